@@ -3,7 +3,6 @@
 import dataclasses
 import inspect
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -25,20 +24,19 @@ def own_network(target: Any, spec: Any, num_outputs: int) -> "OfFlat | Recurrent
     Raises:
         InvalidArgumentError: it can't be built so.
     """
-    parameters = _parameters(target) if callable(target) else {}
-    takes_precision = "precision" in parameters
-    for field in dataclasses.fields(Precision):
-        dtype = getattr(spec.precision, field.name)
-        if not takes_precision and dtype != field.default:
-            rule = f"must be {field.default} with a network that takes no argument `precision`"
-            raise InvalidArgumentError(field.name, rule, dtype)
     told = {"precision": spec.precision, "role": spec.role}
-    how = {name: value for name, value in told.items() if name in parameters}
     try:
+        parameters = inspect.signature(target).parameters
+        how = {name: value for name, value in told.items() if name in parameters}
         module = target(num_outputs, **how)
     except Exception as error:
         says = f"{spec.name}({num_outputs}) can't be built: {_in_one_line(error)}."
         raise InvalidArgumentError("network", says) from error
+    for field in dataclasses.fields(Precision) if "precision" not in parameters else ():
+        dtype = getattr(spec.precision, field.name)
+        if dtype != field.default:
+            rule = f"must be {field.default} with a network that takes no argument `precision`"
+            raise InvalidArgumentError(field.name, rule, dtype)
     if not isinstance(module, nn.Module):
         raise InvalidArgumentError("network", "must be or return a module of flax.linen", module)
     kind = RecurrentOfFlat if hasattr(target, "initialize_carry") else OfFlat
@@ -127,13 +125,6 @@ class RecurrentOfFlat(OfFlat):
         if first != following:
             says = f"{name} must return initialize_carry's carry {first}, but returns {following}."
             raise InvalidArgumentError("network", says)
-
-
-def _parameters(target: Any) -> Mapping[str, Any]:
-    try:
-        return inspect.signature(target).parameters
-    except (TypeError, ValueError):  # A function in C has no signature.
-        return {}
 
 
 def _in_one_line(error: Exception) -> str:
