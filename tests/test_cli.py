@@ -1,6 +1,7 @@
 """The command line's flags are the configuration's fields, and a mistake is one sentence."""
 
 import re
+import sys
 from dataclasses import fields
 
 import pytest
@@ -12,6 +13,8 @@ from myriad.cli import main, parse
 from myriad.cli.flags import NAMES, sentences
 from myriad.training.config import TrainingConfig
 from tests.child_processes import python
+
+BATCH = ["autotune", "--env", "cartpole-control", "--agent"]
 
 
 @pytest.fixture
@@ -41,15 +44,12 @@ def test_help_has_every_field_as_a_flag_and_begins_with_what_is_needed(help_of):
     assert "are two names of one command" in help_of()
 
 
-def test_help_shows_the_defaults_of_this_agent_in_this_environment(help_of):
+def test_help_shows_defaults_of_this_agent_here_with_their_sentences_and_what_you_chose(help_of):
     for agent in ("ppo", "dqn"):
         text = help_of("train", "--env", "cartpole", "--agent", agent)
         default = make_learner(agent, make_env("cartpole")).default_num_envs
         assert re.search(rf"--num-envs INT [^-]*\(default: {default}\)", text)
-        assert re.search(r"--env\.gravity FLOAT .*?\(default: 9\.8\)", text)
-
-
-def test_help_shows_hyperparameters_with_their_sentences_and_what_you_chose(help_of):
+    assert re.search(r"--env\.gravity FLOAT .*?\(default: 9\.8\)", text)
     given = ["--agent.gamma", "0.5", "--agent.gae-lambda", "linear(0.9, 1)"]
     text = help_of("train", "--env=cartpole", "--agent=ppo", *given)
     assert re.search(r"--agent\.gae-lambda [^-]*\(default: linear\(0\.9, 1\)\)", text)
@@ -62,16 +62,12 @@ def test_help_shows_hyperparameters_with_their_sentences_and_what_you_chose(help
     assert "--env.height INT" in text
 
 
-def test_a_length_on_the_command_line_replaces_that_of_the_file(tmp_path):
-    file = tmp_path / "config.toml"
-    file.write_text('env = "cartpole"\nagent = "random"\nnum_envs = 2\nsteps_per_env = 7\n')
-    for flag, steps in (("--steps-per-env", 64), ("--total-steps", 32)):
-        config = parse(["train", "--config", str(file), flag, "64"]).training()
-        assert config.steps_per_env == steps
-
-
 def test_a_file_may_leave_to_flags_what_to_train(help_of, refused, tmp_path):
     file = tmp_path / "config.toml"
+    file.write_text('env = "cartpole"\nnum_envs = 2\nsteps_per_env = 7\n')
+    for flag, steps in (("--steps-per-env", 64), ("--total-steps", 32)):
+        argv = ["train", "--config", str(file), "--agent", "random", flag, "64"]
+        assert parse(argv).training().steps_per_env == steps  # yours replaces the file's
     file.write_text('env = "cartpole"\nnum_envs = 77\n')
     config = parse(["train", "--config", str(file), "--agent", "ppo"]).training()
     assert (config.env, config.agent, config.num_envs) == ("cartpole", "ppo", 77)
@@ -96,6 +92,9 @@ def test_a_file_may_leave_to_flags_what_to_train(help_of, refused, tmp_path):
         (["evaluate"], "PATH"),
         (["evaluate", "run", "8", "9"], "9"),
         (["autotune", "--show", "--env", "cartpole", "--force"], "--env, --force can't be given"),
+        ([*BATCH, "ppo", "--tune", "batch", "--write-env", "."], "can't be written"),
+        ([*BATCH, "ppo", "--write-env", "x.env"], "writes a batch, so it needs --tune batch"),
+        ([*BATCH, "random", "--tune", "batch", "--write-env"], "random learns from no batches"),
         # An empty path isn't the current folder.
         (["train", "--resume", ""], "--resume is empty"),
         (["evaluate", ""], "an argument is empty"),
@@ -151,13 +150,30 @@ def test_a_training_that_cannot_be_is_refused_by_its_flag_and_writes_nothing(wor
     assert named in refused("train", "--env", "cartpole", *sizes, "--agent", *words.split())
 
 
-def test_the_lists_have_one_name_a_line(capsys):
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("x.gif --env snak", "'snak'; did you mean 'snake'?"),
+        ("x.avi", "end in .gif or .mp4, but got 'x.avi'"),
+        ("x.gif --steps 0", "--steps must be"),
+        ("x.gif --fps 60", "--fps must be 1 to 50 for a .gif file, but got 60"),
+        ("x.gif --agent rnadom", "'rnadom'; did you mean 'random'?"),
+        ("x.gif --agent ppo", "ppo must be trained"),
+        ("none/x.gif", "none/x.gif can't be written"),
+        ("x.gif --run-folder r", "--env can't be given"),
+        ("x.gif --trust", "--trust can't be given without --run-folder"),
+        ("x.mp4", "an MP4 needs imageio-ffmpeg, "),
+    ],
+)
+def test_a_film_that_cannot_be_is_refused_and_not_written(words, named, refused, monkeypatch):
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    assert named in refused("render", "--env", "pendulum", "--output", *words.split())
+
+
+def test_the_package_runs_as_a_module_lists_names_and_helps_without_docstrings(capsys):
     for command, names in (("envs", list_envs()), ("agents", list_agents())):
         assert main([command]) == 0
         assert capsys.readouterr().out.splitlines() == names
-
-
-def test_the_package_runs_as_a_module_and_helps_without_docstrings():
     assert python("-m", "myriad", "--version").stdout == f"myriad {__version__}\n"
     done = python("-OO", "-m", "myriad", "train", "--help")
     assert done.stderr == ""

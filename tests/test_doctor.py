@@ -2,7 +2,6 @@
 
 import re
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -38,9 +37,10 @@ def rows(text):
 
 def test_every_setting_is_shown_with_its_value_and_source(doctor, monkeypatch, tmp_path):
     monkeypatch.setenv("OPTIMAL_BATCH_SIZE", "64")
-    (tmp_path / ".env").write_text("USE_TORCH_COMPILE=no\n")
+    (tmp_path / ".env").write_text("USE_TORCH_COMPILE=no\nUSE_FLASH_ATTENTION=true\n")
     (tmp_path / "mine.toml").write_text("seed = 3\nnum_envs = 16\n")
-    code, text = doctor("--config", "mine.toml", "--env", "snake", "--agent", "ppo")
+    words = ("--config", "mine.toml", "--env", "snake", "--agent", "ppo")
+    code, text = doctor(*words, command="settings")
     assert code == 0
     assert text.startswith("settings of ppo on snake\n")
     found = rows(text)
@@ -49,9 +49,14 @@ def test_every_setting_is_shown_with_its_value_and_source(doctor, monkeypatch, t
     reason = "programs compile at their first call; the cache keeps them, unless it is off"
     source = "USE_TORCH_COMPILE of .env"
     assert found["compile"] == ["cached", source, "yes", reason, "--compile-mode"]
+    # It is inactive without cudnn, which is no problem.
+    flash = "USE_FLASH_ATTENTION of .env"
+    assert found["attention"][:3] == ["none", flash, "no"]
+    _, attends = doctor(*words, "--agent.network=attention")
+    assert rows(attends)["attention"][:3] == ["xla", flash, "no"]
     for name, setting in Settings.table().items():
-        if name == "compile":
-            assert found[source][0] == "False"
+        if name in ("compile", "flash_attention"):
+            assert found[source if name == "compile" else flash][0] == str(name != "compile")
         else:
             assert found[setting.variable][1] == setting.meaning
     assert (found["OPTIMAL_BATCH_SIZE"][0], found["USE_BF16"][0]) == ("64", "not set")
@@ -70,11 +75,6 @@ def test_the_machine_its_versions_and_its_folders_are_shown(doctor, tmp_path):
         assert re.search(rf"^{line}$", text, re.MULTILINE), line
     assert not (tmp_path / "home").exists()
     assert "problem" not in text
-
-
-def test_settings_is_another_name_of_the_command(doctor):
-    code, text = doctor("--agent", "dqn", "--batch-size", "32", command="settings")
-    assert (code, rows(text)["batch"][:2]) == (0, ["32 rows", "--batch-size"])
 
 
 def test_a_library_that_is_not_installed_is_a_problem(doctor, monkeypatch):
@@ -110,28 +110,7 @@ def test_what_cannot_be_had_is_a_problem_beside_the_rest(
         assert re.search(f"^problem    .*{re.escape(problem)}", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    ("flags", "value", "why"),
-    [
-        ([], "none", "network mlp has none"),
-        (["--env=snake", "--agent.network=attention"], "xla", "cudnn has none for float32"),
-    ],
-)
-def test_flash_attention_is_inactive_without_cudnn_and_no_problem(flags, value, why, doctor):
-    Path(".env").write_text("USE_FLASH_ATTENTION=true\n")
-    code, text = doctor(*flags)
-    row = rows(text)["attention"]
-    assert (code, row[:3]) == (0, [value, "USE_FLASH_ATTENTION of .env", "no"])
-    assert row[3].startswith(why)
-
-
-COMMANDS = [
-    "train --env=cartpole --agent=ppo",
-    "tune --env=cartpole --agent=ppo --n-trials=2",
-    "autotune --env=cartpole --agent=ppo",
-    "evaluate run",
-    "doctor",
-]
+COMMANDS = ["train --env=cartpole --agent=ppo", "evaluate run", "doctor"]
 
 
 @pytest.mark.slow

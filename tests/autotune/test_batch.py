@@ -10,7 +10,6 @@ from myriad.errors import InvalidArgumentError
 from myriad.host import resident_bytes
 
 
-# In a process of its own: memory that others gave back would serve the measurement again.
 def rate(size, rows_per_s, refused=""):
     return BatchRate(size, rows_per_s, rows_per_s, rows_per_s, 1 << 20, refused)
 
@@ -78,23 +77,3 @@ def test_the_command_writes_to_env_where_you_name_no_file(tmp_path, monkeypatch,
     (tmp_path / "notes.txt").write_text("some notes")
     assert main([*command, "--write-env", "notes.txt"]) == 2
     assert (tmp_path / "notes.txt").read_text() == "some notes"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--tune", "batch", "--write-env", "."], "can't be written"),
-        (["--write-env", "x.env"], "--write-env writes a batch, so it needs --tune batch"),
-        (["--agent", "random", "--tune", "batch", "--write-env"], "random learns from no batches"),
-    ],
-)
-def test_bad_input_is_one_sentence_and_nothing_is_written(
-    arguments, says, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.chdir(tmp_path)
-    command = ["autotune", "--env", "cartpole-control", "--agent", "ppo"]
-    assert main([*command, *arguments]) == 2
-    said = capsys.readouterr().err
-    assert says in said
-    assert said.count("\n") == 1
-    assert not list(tmp_path.iterdir())

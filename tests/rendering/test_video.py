@@ -1,7 +1,6 @@
 """Pictures of environments, moving pictures of episodes, and the command line that writes them."""
 
 import dataclasses
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +11,7 @@ from PIL import Image
 from myriad import cli, list_envs, make_agent, make_env, make_key
 from myriad.canvas import BLUE, ORANGE, PAPER, VERMILLION, Canvas
 from myriad.envs import ENVIRONMENTS
-from myriad.errors import InvalidArgumentError, NotInstalledError
+from myriad.errors import InvalidArgumentError
 from myriad.rendering.video import play, record, write
 
 DRAWN = [name for name in list_envs() if hasattr(ENVIRONMENTS.load(name), "render")]
@@ -77,12 +76,11 @@ def test_unusual_figures_and_a_state_that_is_no_number_fit_the_picture(name, ove
 
 def test_a_shape_outside_the_picture_or_without_a_place_leaves_it_as_it_is():
     canvas = Canvas()
-    canvas.disc(-100, 50, 20, BLUE)
+    for x, y in ((-100, 50), (900, -90), (np.nan, 50)):
+        canvas.disc(x, y, 20, BLUE)
+        canvas.text(x - 200, y, "out", colour=BLUE)
     canvas.line([(700, 500), (900, 500)], 5, BLUE)
     canvas.rectangle(5, 5, 5, 9, BLUE)
-    canvas.disc(np.nan, 50, 20, BLUE)
-    canvas.text(-300, 200, "out", colour=BLUE)
-    canvas.text(900, -90, "out", colour=BLUE)
     assert (canvas.image() == PAPER).all()
 
 
@@ -113,7 +111,6 @@ def test_a_gif_shows_each_step_until_the_episode_ends_at_its_rate(
     frames = frames_of(path)
     moments = list(play(env, agent, num_steps=num_steps, seed=3))
     assert (recording.num_steps, recording.end) == (len(frames), end)
-    assert len(frames) == len(moments)
     assert len(frames) == {"running": num_steps, "truncated": 21}.get(end, len(frames)) < 100
     assert recording.episode_return == pytest.approx(sum(moment.reward for moment in moments))
     for (frame, _), moment in zip(frames, moments, strict=True):
@@ -130,21 +127,10 @@ def test_a_gif_shows_each_step_until_the_episode_ends_at_its_rate(
 @pytest.mark.slow
 def test_an_mp4_has_as_many_frames_as_steps_even_where_a_side_is_odd(tmp_path):
     imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
-    env = make_env("pendulum")
-    record(env, make_agent("random", env), tmp_path / "film.mp4", num_steps=20, fps=10)
-    frames, seconds = imageio_ffmpeg.count_frames_and_secs(str(tmp_path / "film.mp4"))
+    write(tmp_path / "odd.mp4", (Canvas(31, 33).image() for _ in range(20)), 20, 10)
+    frames, seconds = imageio_ffmpeg.count_frames_and_secs(str(tmp_path / "odd.mp4"))
     assert (frames, seconds) == (20, pytest.approx(2, abs=0.1))
-    write(tmp_path / "odd.mp4", (Canvas(31, 33).image() for _ in range(5)), 5, 10)
-    assert imageio_ffmpeg.count_frames_and_secs(str(tmp_path / "odd.mp4"))[0] == 5
-    assert len(list(tmp_path.iterdir())) == 2
-
-
-def test_an_mp4_without_imageio_ffmpeg_names_the_command_that_installs_it(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    says = r"an MP4 needs imageio-ffmpeg, .*: pip install 'myriad-rl\[video\]'"
-    with pytest.raises(NotInstalledError, match=says):
-        write(tmp_path / "film.mp4", (Canvas().image() for _ in range(2)), 2, 10)
-    assert not list(tmp_path.iterdir())
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_failure_leaves_the_old_file_and_no_other(tmp_path):
@@ -161,22 +147,7 @@ def test_a_failure_leaves_the_old_file_and_no_other(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize(
-    ("render", "says"),
-    [
-        ({}, r"Odd has no method render\(state\)"),
-        (
-            {"render": lambda self, state: np.zeros((4, 4))},
-            r"must return uint8 \[height, width, 3\], but got 'float64 \[4, 4",
-        ),
-    ],
-)
-def test_an_environment_that_draws_nothing_or_something_else_is_refused(render, says, tmp_path):
-    env = make_env("cartpole")
-    given = {name: getattr(env, name) for name in ("default_params", "reset", "step")}
-    odd = type("Odd", (), {**given, **render})()
-    with pytest.raises(InvalidArgumentError, match=says):
-        record(odd, make_agent("random", env), tmp_path / "film.gif")
+RENDER = ["render", "--env", "pendulum", "--output"]
 
 
 @pytest.mark.slow
@@ -185,30 +156,23 @@ def test_render_writes_the_episode_and_replaces_a_file_only_by_force(tmp_path, r
     path.write_text("mine")
     command = ["render", "--env", "snake", "--agent", "random", "--steps", "12", "--fps", "20"]
     command += ["--output", str(path)]
-    sentence = f"{path} exists: name another file, or replace it by --force.\n"
-    assert refused(*command) == sentence
+    assert f"{path} exists" in refused(*command)
     assert path.read_text() == "mine"
     assert cli.main([*command, "--force"]) == 0
     assert capsys.readouterr().out == f"{path}: 12 steps, return 0, running\n"
     assert len(frames_of(path)) == 12
 
 
-RENDER = ["render", "--env", "pendulum", "--output"]
-
-
 @pytest.mark.parametrize(
-    ("arguments", "named"),
+    ("render", "says"),
     [
-        ([*RENDER[:2], "snak", "--output", "x.gif"], "'snak'; did you mean 'snake'?"),
-        ([*RENDER, "x.avi"], "end in .gif or .mp4, but got 'x.avi'"),
-        ([*RENDER, "x.gif", "--steps", "0"], "--steps must be"),
-        ([*RENDER, "x.gif", "--fps", "60"], "--fps must be 1 to 50 for a .gif file, but got 60"),
-        ([*RENDER, "x.gif", "--agent", "rnadom"], "'rnadom'; did you mean 'random'?"),
-        ([*RENDER, "x.gif", "--agent", "ppo"], "ppo must be trained"),
-        ([*RENDER, "none/x.gif"], "none/x.gif can't be written"),
-        ([*RENDER, "x.gif", "--run-folder", "r"], "--env can't be given"),
-        ([*RENDER, "x.gif", "--trust"], "--trust can't be given without --run-folder"),
+        ({}, r"Odd has no method render\(state\)"),
+        ({"render": lambda self, state: np.zeros((4, 4))}, r"must return uint8 .*'float64 \[4, 4"),
     ],
 )
-def test_a_mistake_is_named_and_writes_nothing(arguments, named, refused):
-    assert named in refused(*arguments)
+def test_an_environment_that_draws_nothing_or_something_else_is_refused(render, says, tmp_path):
+    env = make_env("cartpole")
+    given = {name: getattr(env, name) for name in ("default_params", "reset", "step")}
+    odd = type("Odd", (), {**given, **render})()
+    with pytest.raises(InvalidArgumentError, match=says):
+        record(odd, make_agent("random", env), tmp_path / "film.gif")
