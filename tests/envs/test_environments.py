@@ -266,20 +266,12 @@ def test_a_training_refuses_a_faulty_environment_before_it_compiles():
             create_config(env, "dqn")
 
 
-@pytest.mark.parametrize(
-    ("name", "action", "named"),
-    [
-        ("cartpole-control", 0.5, "an integer of 0 to 1, but got 0.5"),
-        ("cartpole-control", 2, "but got 2"),
-        ("gene-circuit-control", True, "an integer of 0 to 1, but got True"),
-        ("pendulum-control", np.full(1, np.nan, np.float32), r"but got array\(\[nan\]"),
-        ("snake", np.zeros(2, int), r"but got array\(\[0, 0\]\) of int64 \[2\]"),
-        ("bucket-brigade", [10, 0, 0], r"but got \[10, 0, 0\]"),
-    ],
-)
-def test_a_wrong_action_is_refused(name, action, named):
+@pytest.mark.parametrize("name", list_envs())
+def test_a_wrong_action_is_refused(name):
     env = make_env(name)
     _, shapes = jax.eval_shape(env.reset, make_key(0), env.default_params)
     state = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    with pytest.raises(InvalidArgumentError, match=f"action must be .*{named}"):
-        env.step(make_key(1), state, action, env.default_params)
+    shape = env.action_space(env.default_params).shape
+    for action in (True, "left", 2**40, np.zeros(9, int), np.full(shape, np.nan, np.float32)):
+        with pytest.raises(InvalidArgumentError, match=r"action must be .*, but got "):
+            env.step(make_key(1), state, action, env.default_params)
