@@ -35,32 +35,26 @@ def write_libraries(repository: Path, text: str) -> None:
     (repository / "benchmarks" / "libraries.toml").write_text(text)
 
 
-def test_the_site_of_another_repository_names_nothing_of_ours(tmp_path):
+def test_the_site_of_another_repository_names_nothing_of_ours_and_a_limit_is_no_rival(tmp_path):
     (tmp_path / "asv.conf.json").write_text('{"project": "treesort"}  // asv allows comments')
-    write_runs(tmp_path / "results" / "csv")
+    write_libraries(
+        tmp_path, "[treesort]\nours = true\n[heapq]\n[loop]\nlabel = 'a bare loop'\nlimit = true"
+    )
+    write_runs(tmp_path / "results" / "csv", loop=0.05)
     write_asv(tmp_path / "results" / "asv", history(3, 2, 40), workloads=("oak", "elm"))
     site = build(tmp_path)
     index = read(site, "index.html")
     assert "<title>treesort, measured</title>" in index
     assert "<h1>treesort is 4.0 times as fast as heapq: forest, random actions, CPU.</h1>" in index
+    assert "<code>python run.py</code>" in index  # the folder of the output is only the runner's
     assert index.count(">4.0\N{MULTIPLICATION SIGN}</a>") == 2
+    assert index.count(">0.50\N{MULTIPLICATION SIGN}</a>") == 2
+    assert index.index('scope="row">heapq') < index.index('scope="row">a bare loop')
     for path in site.rglob("*"):
         found = OUR_NAMES.search(path.name)
         if path.is_file():
             found = found or OUR_NAMES.search(path.read_text(encoding="utf-8"))
         assert found is None, f"{path}: {found}"
-
-
-def test_a_limit_has_a_row_of_its_own_and_is_no_rival(tmp_path):
-    write_libraries(
-        tmp_path, "[treesort]\nours = true\n[heapq]\n[loop]\nlabel = 'a bare loop'\nlimit = true"
-    )
-    write_runs(tmp_path / "results" / "csv", loop=0.05)
-    index = read(build(tmp_path), "index.html")
-    assert "<h1>treesort is 4.0 times as fast as heapq: forest, random actions, CPU.</h1>" in index
-    assert "<code>python run.py</code>" in index  # the folder of the output is only the runner's
-    assert index.count(">0.50\N{MULTIPLICATION SIGN}</a>") == 2
-    assert index.index('scope="row">heapq') < index.index('scope="row">a bare loop')
 
 
 def test_a_faster_peer_comes_first_and_an_absent_one_has_its_reason(tmp_path):
