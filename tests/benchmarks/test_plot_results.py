@@ -196,6 +196,8 @@ def test_the_newest_row_of_a_size_counts_and_other_machines_are_left_out():
     other = row("throughput", day=1, num_envs=500, device_name="Another", **rate(1))
     shown = select(table([new, other, old]), PLOTS["throughput"])
     assert list(shown.steps_per_s) == [3.0]
+    twice = [row("memory_envs", day=day, num_envs=100, peak_bytes=day) for day in (3, 2)]
+    assert list(select(table(twice), PLOTS["memory"]).peak_bytes) == [3]
 
 
 def test_the_efficiency_is_the_share_of_what_the_smallest_size_promises():
