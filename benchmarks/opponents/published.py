@@ -134,8 +134,8 @@ def table(rows: Sequence[Row]) -> str:
         cells = [
             each.title or each.env,
             each.agent,
-            f"{mean:.1f} ({low:.1f} to {high:.1f}), {len(seeds)}",
-            f"{each.mean:.1f}" + (f" +- {each.half:.1f}" if each.half else ""),
+            f"{mean:.4g} ({low:.4g} to {high:.4g}), {len(seeds)}",
+            f"{each.mean:.4g}" + (f" +- {each.half:.2g}" if each.half else ""),
             each.source,
             "no" if loses else "yes",
             f"{int(seeds[0]['steps']):,}",

@@ -47,7 +47,7 @@ def test_rows_that_lose_stand_first_and_a_file_keeps_its_other_rows(monkeypatch,
     lines = capsys.readouterr().out.split("| environment")[-1].splitlines()
     cells = [[cell.strip() for cell in line.split("|")] for line in lines[2:4]]
     assert [line[6] for line in cells] == ["no", "yes"]
-    assert cells[1][3:5] == ["2.0 (-3.0 to 7.0), 3", "5.5 +- 3.9"]
+    assert cells[1][3:5] == ["2 (-2.968 to 6.968), 3", "5.5 +- 3.9"]
     assert [row["name"] for row in read_csv(path)] == ["close"] * 3 + ["worse"] * 3
 
 
