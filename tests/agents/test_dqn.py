@@ -13,6 +13,7 @@ from myriad.agents.agent import alone
 from myriad.agents.dqn import DQN
 from myriad.engine.random import make_key
 from tests.agents.plain_networks import SMALL, apply, sampled
+from tests.bits import assert_same_bits
 from tests.learners import trained
 
 
@@ -74,12 +75,8 @@ def test_gradient_steps_are_those_of_optax_on_the_sampled_batches(options):
     np.testing.assert_allclose(after.params, params, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(metrics["loss"], np.mean(losses), rtol=1e-4)
     decay = learner.polyak if (num_updates + 1) % learner.target_period == 0 else 1.0
-    np.testing.assert_allclose(
-        after.target_params,
-        decay * target_params + (1 - decay) * params,
-        rtol=1e-4,
-        atol=1e-5,
-    )
+    followed = decay * target_params + (1 - decay) * params
+    np.testing.assert_allclose(after.target_params, followed, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -87,14 +84,7 @@ def test_nothing_is_learned_before_there_is_something_to_learn_from():
     learner = DQN.create(make_env("cartpole-control"), **SMALL)
     first = learner.init(jax.random.fold_in(make_key(0), 0), 4)
     before, after = (trained(learner, 4, n)[0].agent for n in (4, 5))
-    jax.tree.map(
-        np.testing.assert_array_equal,
-        (first.params, first.opt_state),
-        (before.params, before.opt_state),
-    )
+    assert_same_bits((first.params, first.opt_state), (before.params, before.opt_state))
     assert (after.params != before.params).any()
-    late = DQN.create(
-        make_env("cartpole-control"),
-        **{**SMALL, "learning_starts": 1, "n_step": 5, "train_every": 2},
-    )
-    assert late.first_learning_update(100_000) == 3
+    late = SMALL | {"learning_starts": 1, "n_step": 5, "train_every": 2}
+    assert DQN.create(make_env("cartpole-control"), **late).first_learning_update(100_000) == 3

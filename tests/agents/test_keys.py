@@ -33,10 +33,8 @@ RECORDING = define_prng_impl(
 )
 
 
-@pytest.fixture
-def snake():
-    """An environment whose step and whose reset draw."""
-    return make_env("snake", height=4, width=4)
+# An environment whose step and whose reset draw.
+SNAKE = make_env("snake", height=4, width=4)
 
 
 def keys_drawn_from_twice(run):
@@ -57,8 +55,8 @@ def keys_drawn_from_twice(run):
         *((name, {}, 1) for name in SMALL if name not in ("ppo", "dqn")),
     ],
 )
-def test_a_training_draws_from_no_key_twice(agent, options, num_devices, snake):
-    env = snake if env_of(agent) == "cartpole" else make_env("pendulum")
+def test_a_training_draws_from_no_key_twice(agent, options, num_devices):
+    env = SNAKE if env_of(agent) == "cartpole" else make_env("pendulum")
     at_once = {"learning_starts": 1} if "learning_starts" in SMALL[agent] else {}
     learner = make_learner(agent, env, **SMALL[agent] | at_once | options)
     loop = LearningLoop(env, learner, 2 * num_devices, num_devices=num_devices)
@@ -70,6 +68,6 @@ def test_a_training_draws_from_no_key_twice(agent, options, num_devices, snake):
     assert keys_drawn_from_twice(train) == []
 
 
-def test_a_rollout_draws_from_no_key_twice(snake):
-    rollout = Rollout(snake, make_agent("random", snake), num_envs=2, scan_chunk_size=2)
+def test_a_rollout_draws_from_no_key_twice():
+    rollout = Rollout(SNAKE, make_agent("random", SNAKE), num_envs=2, scan_chunk_size=2)
     assert keys_drawn_from_twice(lambda key: rollout.run(rollout.init(key), num_steps=5)) == []

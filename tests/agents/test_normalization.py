@@ -54,21 +54,6 @@ def test_scaling_keeps_signs_and_what_never_varied_stays_finite(seen, scaled, no
 
 
 @pytest.mark.slow
-def test_outputs_are_preserved_as_the_moments_change():
-    network = MLP((8, 8), 2)
-    layers = network.init(jax.random.key(0), jnp.zeros((1, 3)))["params"]
-    rng = np.random.default_rng(0)
-    old = RunningMoments.create((3,)).update(jnp.asarray(rng.normal(5, [1, 20, 0.1], (500, 3))))
-    new = old.update(jnp.asarray(rng.normal(5.02, [1.5, 22, 0.1], (200, 3))))
-    obs = jnp.asarray(rng.normal(5, [1, 20, 0.1], (50, 3)), jnp.float32)
-    before = network.apply({"params": layers}, old.normalize(obs))
-    changed = preserve_outputs(layers, old, new)
-    after = network.apply({"params": changed}, new.normalize(obs))
-    np.testing.assert_allclose(after, before, atol=1e-4)
-    assert not np.allclose(network.apply({"params": layers}, new.normalize(obs)), before, atol=1e-2)
-
-
-@pytest.mark.slow
 def test_a_coordinate_that_never_varied_changes_its_weights_by_two_at_most():
     layers = MLP((8,), 2).init(jax.random.key(0), jnp.zeros((1, 1)))["params"]
     old = RunningMoments.create((1,)).update(jnp.zeros((100, 1)))

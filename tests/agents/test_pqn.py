@@ -47,13 +47,8 @@ def test_lambda_returns_are_mixtures_of_n_step_returns_cut_at_ends(td_lambda):
     terminated, done = ended < 0.1, ended < 0.2
     arguments = (reward, next_value, terminated, done)
     targets = pqn.lambda_returns(*map(jnp.asarray, arguments), 0.97, td_lambda)
-    np.testing.assert_allclose(
-        targets, reference_returns(*arguments, 0.97, td_lambda), rtol=1e-5, atol=1e-5
-    )
-
-
-def to_numpy(tree):
-    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)
+    expected = reference_returns(*arguments, 0.97, td_lambda)
+    np.testing.assert_allclose(targets, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -64,18 +59,16 @@ def test_an_update_is_the_one_that_numpy_makes_of_the_same_rollout():
     loop = LearningLoop(learner.env, learner, 4)
     start = jax.jit(loop.init)(make_key(5))
     key = make_key(6)
-    after, _, metrics = jax.jit(lambda: learner.update(key, start.agent, start.batch_state, loop))()
-    _, ahead, trajectory = jax.jit(
-        lambda: learner.collect(key, start.agent, start.batch_state, loop)
-    )()
+    before = (key, start.agent, start.batch_state, loop)
+    after, _, metrics = jax.jit(lambda: learner.update(*before))()
+    _, ahead, trajectory = jax.jit(lambda: learner.collect(*before))()
     assert trajectory.truncated.any()
 
     network, old = learner._network, start.agent.params
     following = np.concatenate([trajectory.obs[1:], ahead.obs[None]])
     values = apply(network.unravel(old)["params"], following, jnp.tanh)
-    scaled = np.asarray(trajectory.reward) / np.sqrt(
-        np.var(to_numpy(trajectory.discounted_return)) + 1e-8
-    )
+    variance = np.var(np.asarray(trajectory.discounted_return, np.float64))
+    scaled = np.asarray(trajectory.reward) / np.sqrt(variance + 1e-8)
     done = np.asarray(trajectory.terminated | trajectory.truncated)
     target = reference_returns(
         np.clip(scaled, -10, 10),
@@ -103,15 +96,14 @@ def test_an_update_is_the_one_that_numpy_makes_of_the_same_rollout():
         step, state = rule.update(gradient, state)
         return params + step, state, value
 
-    params = old
-    state = rule.init(old)
-    losses = []
+    params, state, losses = old, rule.init(old), []
     for order in permutations:
         params, state, value = reference_step(params, state, order)
         losses.append(value)
     np.testing.assert_allclose(after.params, params, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(metrics["loss"], np.mean(losses), rtol=1e-4)
-    np.testing.assert_allclose(after.obs_stats.mean, to_numpy(obs).mean(0), rtol=1e-4, atol=1e-6)
+    mean = np.asarray(obs, np.float64).mean(0)
+    np.testing.assert_allclose(after.obs_stats.mean, mean, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
@@ -131,12 +123,9 @@ def test_epsilon_falls_by_steps_of_all_environments_and_then_rests_at_its_own_va
     learner = PQN.create(make_env("cartpole-control"), **options)
     state = learner.init(make_key(0), 3)
     for num_updates, fraction in ((0, 0.0), (1, 0.5), (2, 1.0), (9, 1.0), (2**40, 1.0)):
-        epsilons = learner._epsilons(
-            dataclasses.replace(state, num_updates=Counter.of(num_updates)), 3
-        )
-        np.testing.assert_allclose(
-            epsilons, 1 + fraction * (np.array(ends) - 1), rtol=1e-6, atol=1e-7
-        )
+        after = dataclasses.replace(state, num_updates=Counter.of(num_updates))
+        expected = 1 + fraction * (np.array(ends) - 1)
+        np.testing.assert_allclose(learner._epsilons(after, 3), expected, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("dueling", [False, True])

@@ -46,16 +46,13 @@ def trained_in_the_maze(folder, agent, network, total_steps=16_384, maze=Short):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("agent", "network", "total_steps", "maze", "least", "most"),
-    [
-        ("ppo", "mlp", 16_384, Short, 0.3, 0.7),
-        ("ppo", LSTM, 16_384, Short, 0.9, 1),  # Its GRU is below.
-        ("pqn", "gru", 40_960, TMaze, 0.95, 1),
-    ],
+    # PPO's GRU is below.
+    ("agent", "network", "total_steps", "maze", "least"),
+    [("ppo", LSTM, 16_384, Short, 0.9), ("pqn", "gru", 40_960, TMaze, 0.95)],
 )
-def test_only_a_memory_finds_the_way(agent, network, total_steps, maze, least, most, tmp_path):
+def test_a_memory_finds_the_way(agent, network, total_steps, maze, least, tmp_path):
     _, results = trained_in_the_maze(tmp_path / "run", agent, network, total_steps, maze)
-    assert least <= results.evaluations[-1]["return"] <= most
+    assert results.evaluations[-1]["return"] >= least
 
 
 @pytest.mark.slow
@@ -80,13 +77,10 @@ def test_a_loaded_agent_carries_its_memory_through_episodes_and_a_rollout(tmp_pa
     assert (summary.num_episodes, summary.mean_episode_return) == (6 * 32, 1.0)
 
 
-def learner_and_state(**options):
-    env = for_learner(Cut())
-    learner = RecurrentPPO.create(
-        env, network="gru", normalize_observations=False, **SMALL | {"hidden_sizes": (7, 5)}
-        | options,
-    )  # fmt: skip
-    return learner, LearningLoop(env, learner, 4)
+def learner_and_loop(kind=RecurrentPPO, **options):
+    sizes = SMALL | {"hidden_sizes": (7, 5), "normalize_observations": False}
+    learner = kind.create(for_learner(Cut()), network="gru", **sizes | options)
+    return learner, LearningLoop(learner.env, learner, 4)
 
 
 def gru(params, memory, obs):
@@ -105,7 +99,7 @@ def gru(params, memory, obs):
 
 @pytest.mark.slow
 def test_the_loss_is_that_of_an_unroll_in_numpy_which_resets_at_episode_ends():
-    learner, loop = learner_and_state(entropy_coef=0.02)
+    learner, loop = learner_and_loop(entropy_coef=0.02)
     state, rollout = jax.jit(loop.collect)(jax.jit(loop.init)(make_key(0)))
     for _ in range(2):  # So that the memory is not that of a first step.
         state, rollout = jax.jit(loop.collect)(state)
@@ -135,7 +129,7 @@ def test_the_loss_is_that_of_an_unroll_in_numpy_which_resets_at_episode_ends():
 
 @pytest.mark.slow
 def test_a_rollout_values_what_it_cuts_and_the_first_gradient_step_sees_what_it_acted_on():
-    learner, loop = learner_and_state()
+    learner, loop = learner_and_loop()
     first = jax.jit(loop.init)(make_key(0))
     state, rollout = jax.jit(loop.collect)(first)
     t, n = np.argwhere(rollout.truncated)[0]
@@ -155,7 +149,7 @@ def test_a_rollout_values_what_it_cuts_and_the_first_gradient_step_sees_what_it_
 
 
 def test_a_critic_without_a_memory_values_what_it_sees_alone():
-    learner, _ = learner_and_state(critic_network="mlp", critic_hidden_sizes=(6,))
+    learner, _ = learner_and_loop(critic_network="mlp", critic_hidden_sizes=(6,))
     params = learner.init(make_key(0), 4).params
     memory, inputs = learner.first_memory(4), jnp.float32(np.eye(4))
     assert memory["actor"].shape == (4, 5)
@@ -174,10 +168,8 @@ def test_minibatches_are_whole_environments():
 
 @pytest.mark.slow
 def test_loss_and_targets_are_those_of_an_unroll_in_numpy_which_resets_at_episode_ends():
-    env = for_learner(Cut())
-    options = SMALL | {"hidden_sizes": (7, 5), "layer_norm": False, "normalize_rewards": False}
-    learner = RecurrentPQN.create(env, network="gru", normalize_observations=False, **options)
-    loop = LearningLoop(env, learner, 4)
+    options = {"layer_norm": False, "normalize_rewards": False}
+    learner, loop = learner_and_loop(RecurrentPQN, **options)
     collect = jax.jit(loop.collect)
     state, _ = collect(jax.jit(loop.init)(make_key(0)))
     state, rollout = collect(state)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from myriad import make_agent, make_env
+from myriad import make_env
 from myriad.agents import make_learner, replay
 from myriad.agents.replay import Experience, ReplayRing, Step, n_step
 from myriad.engine.random import make_key
@@ -32,21 +32,16 @@ class PlainRing:
         if self.num_envs > self.capacity:
             start = min(self.env_index, self.num_envs - self.capacity)
             self.kept = list(row[start : start + self.capacity])
-            self.env_index = (
-                self.env_index + self.capacity
-                if self.env_index + self.capacity < self.num_envs
-                else 0
-            )
+            following = self.env_index + self.capacity
+            self.env_index = following if following < self.num_envs else 0
         else:
             self.kept = [*self.kept, *row][-(self.capacity // self.num_envs * self.num_envs) :]
 
 
 def write_rows(ring, num_rows):
     """Write rows of distinct numbers, one call each, to both rings."""
-    plain, state = (
-        PlainRing(ring.capacity, ring.num_envs),
-        ring.init({"x": jnp.zeros((ring.num_envs, 2))}),
-    )
+    plain = PlainRing(ring.capacity, ring.num_envs)
+    state = ring.init({"x": jnp.zeros((ring.num_envs, 2))})
     write = jax.jit(ring.write)
     for i in range(num_rows):
         row = np.arange(ring.num_envs, dtype=np.float32) + i * ring.num_envs
@@ -76,24 +71,6 @@ def test_samples_are_uniform_over_what_was_written_and_touch_nothing_else():
         assert np.abs(counts - expected).max() < 5 * np.sqrt(expected)
 
 
-def test_a_row_that_does_not_count_is_written_over():
-    ring = ReplayRing(8, 4)
-    state = ring.init(jnp.zeros(4))
-    state = ring.write(state, jnp.full(4, 7.0), counts=jnp.zeros((), bool))
-    assert int(ring.size(state)) == 0
-    state = ring.write(state, jnp.full(4, 1.0), counts=jnp.ones((), bool))
-    assert int(ring.size(state)) == 4
-    np.testing.assert_array_equal(state.columns[:4], 1)
-
-
-def test_columns_lie_in_the_host_s_memory_and_samples_on_the_device():
-    ring = ReplayRing(10, 4, "host")
-    state = ring.write(ring.init(jnp.zeros(4)), jnp.arange(4.0))
-    assert state.columns.sharding.memory_kind == "pinned_host"
-    rest = (state.num_writes, state.is_full, ring.sample(jax.random.key(0), state, 3))
-    assert {leaf.sharding.memory_kind for leaf in rest} == {"device"}
-
-
 @pytest.mark.parametrize(("capacity", "num_envs"), [(1_000_000, 100), (1000, 10_000)])
 @pytest.mark.parametrize("memory", ["device", "host"])
 def test_a_loop_of_writes_and_samples_copies_no_column(capacity, num_envs, memory):
@@ -103,9 +80,8 @@ def test_a_loop_of_writes_and_samples_copies_no_column(capacity, num_envs, memor
         def body(i, carry):
             state, total = carry
             state = ring.write(state, jnp.full((num_envs, 3), i, jnp.float32))
-            return state, total + ring.sample(
-                jax.random.fold_in(jax.random.key(0), i), state, 32
-            ).sum()
+            key = jax.random.fold_in(jax.random.key(0), i)
+            return state, total + ring.sample(key, state, 32).sum()
 
         return jax.lax.fori_loop(0, num_steps, body, (state, jnp.zeros(())))
 
@@ -132,8 +108,7 @@ def test_a_slot_holds_one_picture_and_keeps_its_bytes(agent, num_envs, copies):
     def num_bytes(buffer_size):
         learner = make_learner(agent, env, 4, network="nature-cnn", buffer_size=buffer_size)
         state = jax.eval_shape(lambda: learner.init(make_key(0), num_envs))
-        sizes = [leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)]
-        return sum(sizes)
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
 
     slot = num_bytes(101) - num_bytes(100)
     assert copies * 40 * 40 * 3 < slot < copies * 40 * 40 * 3 + 30
@@ -186,14 +161,9 @@ def test_nothing_is_learned_from_a_transition_without_a_next_observation(agent):
 
 
 def test_a_memory_that_there_is_not_is_refused(monkeypatch):
-    with pytest.raises(InvalidArgumentError, match=r"^replay_memory is refused: .* got 'hots'\.$"):
-        make_agent("dqn", make_env("cartpole"), replay_memory="hots")
     without = types.SimpleNamespace(platform="metal", addressable_memories=list)
     monkeypatch.setattr(jax, "local_devices", lambda: [without])
-    with pytest.raises(
-        InvalidArgumentError,
-        match=r"^replay_memory must be 'device' on metal, .* but got 'host'\.$",
-    ):
+    with pytest.raises(InvalidArgumentError, match=r"^replay_memory must be 'device' on metal, "):
         ReplayRing(4, 4, "host").init(jnp.zeros(4))
 
 

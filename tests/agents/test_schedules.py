@@ -8,7 +8,6 @@ from jax.flatten_util import ravel_pytree
 from myriad import create_config, make_key
 from myriad.agents.agent import row_of
 from myriad.engine.random import Counter
-from myriad.errors import InvalidArgumentError
 from myriad.training.config import TrainingConfig
 from myriad.training.loop import LearningLoop, values_at
 from myriad.xla import count_compilations
@@ -81,35 +80,6 @@ def test_another_schedule_compiles_nothing_and_a_falling_rate_is_that_of_anneal_
     assert size(rises) < size(falls) < size(steady)
     annealed = loop_of(1e-3)
     np.testing.assert_allclose(falls, moved(annealed, *annealed.jitted()), rtol=1e-3, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("agent", "options", "says"),
-    [
-        ("ppo", {"clip_epsilon": "linear(0.2, -1)"}, "clip_epsilon must be .* above 0, but got -1"),
-        ("ppo", {"clip_epsilon": "points(0.5: 0)"}, "clip_epsilon must be .* above 0, but got 0"),
-        ("ppo", {"gamma": "cosine(0.9, 1.2)"}, "gamma must be a number from 0 to 1, but got 1.2"),
-        ("ppo", {"gamma": "lin(0.9, 1)"}, r"gamma must be a number, linear\(.*'lin\(0.9, 1\)'"),
-        ("ppo", {"gamma": "linear(0.9)"}, r"gamma must be a number, linear\(.*'linear\(0.9\)'"),
-        ("ppo", {"gamma": "points(0: 1, 0: 0.9)"}, "gamma must be a number.*increasing shares"),
-        ("ppo", {"gamma": "points(0: 1, 50: 0.9)"}, "gamma must be a number.*increasing shares"),
-        ("ppo", {"value_clip": "linear(none, 1)"}, "value_clip must be a number, linear"),
-        ("ppo", {"max_grad_norm": "linear(inf, 1)"}, "max_grad_norm must be a number, linear"),
-        ("ppo", {"num_epochs": "linear(4, 1)"}, "num_epochs must be constant over a training"),
-        ("ppo", {"activation": "linear(1, 0)"}, "activation must be constant over a training"),
-        ("dqn", {"priority_alpha": "linear(0, 1)"}, "priority_alpha must be constant over a tr"),
-        ("pid", {"limit": "linear(0, 1)"}, "limit must be constant over a training of PID, but"),
-        (
-            "pqn",
-            {"learning_rate": "linear(1, 0)", "anneal_updates": "training"},
-            "anneal_updates must be None if learning_rate has a schedule, but got 'training'",
-        ),
-    ],
-)
-def test_a_schedule_that_can_not_be_is_refused_by_name(agent, options, says):
-    fields = {f"agent.{name}": value for name, value in options.items()}
-    with pytest.raises(InvalidArgumentError, match=f"^agent[.]{says}"):
-        create_config("cartpole-control", agent, **fields)
 
 
 def test_a_configuration_keeps_a_schedule_as_you_wrote_it():

@@ -9,6 +9,7 @@ import pytest
 
 from myriad import make_env, make_key
 from myriad.agents import AGENTS, make_learner
+from myriad.agents.gradients import GRADIENT_METRICS
 from myriad.envs.cartpole import CartPole
 from myriad.envs.pendulum import Pendulum
 from myriad.errors import InvalidArgumentError
@@ -31,10 +32,10 @@ UPDATES = 6
 
 
 def loop_of(learner, num_envs=8, num_devices=1, env=None, **options):
-    agent, small = SMALL[learner]
-    options = small | options
+    agent, small = SMALL.get(learner, (learner, {}))
     env = make_env(env or learners.env_of(agent))
-    return LearningLoop(env, make_learner(agent, env, **options), num_envs, num_devices=num_devices)
+    made = make_learner(agent, env, **small | options)
+    return LearningLoop(env, made, num_envs, num_devices=num_devices)
 
 
 @functools.lru_cache
@@ -73,6 +74,31 @@ def test_seeds_side_by_side_learn_as_each_does_alone(learner):
     for seed in (0, 1):
         own = jax.tree.map(lambda leaf, seed=seed: leaf[seed], together)
         assert_close(own, after(learner, seed=seed)[0].agent.params, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("learner", learners.DISTINCT)
+def test_parts_of_a_minibatch_have_its_gradient_and_statistics_change_nothing(learner):
+    options = {"gradient_accumulation": 4, "gradient_statistics": True}
+    (whole, report), (parts, of_parts) = after(learner, (4,)), after(learner, (4,), **options)
+    assert_close(parts.agent.params, whole.agent.params, rtol=1e-7, atol=1e-6)
+    assert not report.metric_sums.keys() & set(GRADIENT_METRICS)
+    sums = {name: float(of_parts.metric_sums[name]) for name in GRADIENT_METRICS}
+    assert all(total > 0 for total in sums.values())
+    assert sums["parameter_norm"] > sums["update_norm"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("learner", "num_envs"), [("dqn with priorities", 8), ("dqn with four steps", 250)]
+)
+def test_a_replay_buffer_in_the_hosts_memory_leads_to_the_same_bits(learner, num_envs):
+    expected = after(learner, (20,), num_envs=num_envs)
+    for calls in ((20,), (7, 0, 13)):
+        found = after(learner, calls, num_envs=num_envs, replay_memory="host")
+        assert_same_bits(found, expected)
+        columns = jax.tree.leaves(found[0].agent.replay.columns)
+        assert {column.sharding.memory_kind for column in columns} == {"pinned_host"}
 
 
 @pytest.mark.slow
@@ -128,11 +154,8 @@ def test_a_critic_that_sees_what_the_actor_sees_learns_as_without_an_observation
     assert both.shape[1] == 2 * size
     alone, _ = after(learner)
     found, expected = state.agent, alone.agent
-    for one, other in (
-        (found.params, expected.params),
-        (found.privileged_stats, expected.obs_stats),
-    ):
-        assert_close(one, other, rtol=1e-3, atol=1e-4)
+    assert_close(found.params, expected.params, rtol=1e-3, atol=1e-4)
+    assert_close(found.privileged_stats, expected.obs_stats, rtol=1e-3, atol=1e-4)
     # The trained actor needs no more than it sees.
     memory = loop.learner.first_memory(8)
     acts = (loop.learner.control(found, memory, make_key(1), obs, greedy=True)
@@ -170,17 +193,20 @@ def test_it_learns_and_acts_in_every_kind_of_space(learner, env):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "agent",
+    ("agent", "options"),
     [
-        pytest.param(agent, marks=() if agent in learners.DISTINCT else pytest.mark.long)
-        for agent in learners.REACHED
+        *(
+            pytest.param(agent, {}, marks=() if agent in learners.DISTINCT else pytest.mark.long)
+            for agent in learners.REACHED
+        ),
+        pytest.param("ppo", {"compute_dtype": "bfloat16"}, marks=pytest.mark.long),
     ],
 )
-def test_it_learns_to_balance_the_pole_or_to_swing_the_pendulum_up(agent):
+def test_it_learns_to_balance_the_pole_or_to_swing_the_pendulum_up(agent, options):
     seed, num_updates, least = learners.REACHED[agent]
     env = make_env(learners.env_of(agent))
     num_envs = AGENTS.load(agent).default_num_envs
-    learner = make_learner(agent, env, num_envs).scheduled(num_updates)
+    learner = make_learner(agent, env, num_envs, **options).scheduled(num_updates)
     loop = LearningLoop(env, learner, num_envs)
     state, _ = jax.jit(loop.run)(jax.jit(loop.init)(make_key(seed)), np.int32(num_updates), BEGIN)
     evaluation = Evaluation(env, learner, 64, max_steps=env.default_params.max_steps)
@@ -255,14 +281,9 @@ def test_one_device_computes_the_shares_of_two_as_they_do(learner, monkeypatch):
         ("dqn", {"num_devices": 8, "batch_size": 12}, "must divide batch_size = 12, .* 8"),
         ("sac", {"num_devices": 8, "buffer_size": 44}, "must divide buffer_size = 44, .* 8"),
         ("dqn", {"num_devices": 2, "replay_memory": "host"}, "replay_memory must be 'device'"),
+        ("random", {"num_devices": 2}, "num_devices must be 1 with Memoryless"),
     ],
 )
 def test_shares_that_can_not_be_are_refused(learner, options, says):
     with pytest.raises(InvalidArgumentError, match=says):
         loop_of(learner, **options)
-
-
-def test_an_agent_that_learns_nothing_trains_on_one_device():
-    env = make_env("cartpole")
-    with pytest.raises(InvalidArgumentError, match="num_devices must be 1 with Memoryless"):
-        LearningLoop(env, make_learner("random", env), 8, num_devices=2)

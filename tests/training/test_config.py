@@ -1,4 +1,4 @@
-"""What create_config takes and refuses, and that a configuration survives a file."""
+"""What create_config takes, fills in and refuses, and that a configuration survives a file."""
 
 import copy
 import dataclasses
@@ -13,9 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myriad import create_config, list_agents
+from myriad.envs.cartpole import CartPole
+from myriad.envs.checker import never_ends
+from myriad.envs.pendulum import Pendulum
+from myriad.envs.wrappers import FrameStackObservation
 from myriad.errors import InvalidArgumentError
 from myriad.ranges import INT32, INT64
-from myriad.training.config import TrainingConfig, make_config
+from myriad.training.config import TrainingConfig
 from tests.learners import SMALL, env_of
 
 
@@ -37,7 +41,17 @@ def test_what_you_left_open_follows_a_change_of_what_you_gave_and_else_stays():
     kept = create_config(**config.fields() | {"num_envs": 1000} | chosen)
     assert (kept.num_envs, kept.learner.gradient_steps) == (1000, 8)
     assert kept.learner.polyak == config.learner.polyak
-    assert create_config(**config.fields()) == config
+    for same in (
+        create_config(**config.fields()),
+        dataclasses.replace(config),
+        copy.deepcopy(config),
+    ):
+        assert same == config
+        assert same.changed(num_envs=1000) == config.changed(num_envs=1000)
+    assert dataclasses.replace(config, num_envs=64).changed(seed=2).num_envs == 64
+    assert str(dict(config.given)) in repr(config)
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        config.given["env.gravity"] = 20.0
 
 
 def test_another_chunk_changes_nothing_but_the_chunk():
@@ -90,7 +104,7 @@ def test_steps_are_rounded_up_to_whole_updates_of_all_environments():
 @pytest.mark.parametrize("agent", SMALL)
 @pytest.mark.parametrize(
     ("num_envs", "rollout_steps"),
-    [(1, None), (127, None), (1000, 1), (1000, None), (4097, 10), (65_536, 33), (10**6, None)],
+    [(1, None), (127, None), (1000, 1), (65_536, 33), (10**6, None)],
 )
 def test_defaults_fit_any_number_of_environments_and_what_you_chose_stays(
     agent, num_envs, rollout_steps
@@ -103,6 +117,51 @@ def test_defaults_fit_any_number_of_environments_and_what_you_chose_stays(
     assert {name: getattr(config.learner, name) for name in chosen} == chosen
     assert config.num_updates >= 40 or rollout_steps
     assert config.num_updates // config.updates_per_eval <= 20
+
+
+class Endless:
+    """A task that nothing ends."""
+
+    def step(self, key, state, action, params):
+        obs, state, reward, *_, info = super().step(key, state, action, params)
+        return obs, state, reward, jnp.zeros((), bool), jnp.bool_(0), info
+
+
+@dataclasses.dataclass(frozen=True)
+class EndlessPole(Endless, CartPole): ...
+
+
+@dataclasses.dataclass(frozen=True)
+class EndlessPendulum(Endless, Pendulum): ...
+
+
+class Timed(CartPole):
+    """The clock of the first state is a constant, but the one of later states is not."""
+
+    def step(self, key, state, action, params):
+        obs, state, reward, _, truncated, info = super().step(key, state, action, params)
+        return obs, state, reward, jnp.bool_(0), truncated, info
+
+
+@pytest.mark.parametrize("num_envs", [1, 1024])
+@pytest.mark.parametrize("agent", SMALL)
+def test_all_evaluations_take_at_most_a_tenth_of_the_steps(agent, num_envs):
+    endless = EndlessPendulum() if env_of(agent) == "pendulum" else EndlessPole()
+    config = create_config(endless, agent, num_envs)
+    evaluations = -(-config.num_updates // config.updates_per_eval)
+    evaluated = evaluations * config.eval_rollouts * config.eval_max_steps
+    assert 0.05 < evaluated / (config.steps_per_env * num_envs) <= 0.1
+    assert create_config(endless, agent, num_envs, eval_max_steps=9).eval_max_steps == 9
+    assert create_config(env_of(agent), agent, num_envs).eval_max_steps == 2_500
+
+
+def test_only_an_environment_whose_steps_return_a_constant_ends_no_episode():
+    assert never_ends(EndlessPole())
+    assert never_ends(FrameStackObservation(EndlessPole(), num_frames=2))
+    assert not any(map(never_ends, (CartPole(), Timed())))
+    for total_steps, expected in ((1_000, 50), (10**9, 2_500)):
+        config = create_config(EndlessPole(), "ppo", total_steps=total_steps)
+        assert config.eval_max_steps == expected
 
 
 @pytest.mark.parametrize("agent", ["pqn", "dqn"])
@@ -143,45 +202,22 @@ def test_numbers_and_arrays_of_numpy_and_jax_are_kept_as_pythons_own():
     [
         ({"env": "cartpol"}, "unknown environment 'cartpol'; did you mean 'cartpole'"),
         ({"env": None}, "the configuration has no env"),
-        (
-            {"env": dict},
-            "env is refused: .* string; .* an environment, .* but got <",
-        ),
-        ({"env": 7}, "env is refused: .* an environment, .* but got 7"),
+        ({"env": dict}, "env is refused: .* string; .* an environment, .* but got <"),
         ({"env": "object:Walk"}, "env must be given again as an object, .* 'object:Walk'"),
-        ({"agent": "pppo"}, "unknown agent 'pppo'; did you mean 'ppo'"),
         ({"agent": "os:system"}, "agent 'os:system' must be a dataclass with"),
-        (
-            {"agent": "myriad.envs.cartpole:CartPole"},
-            "agent '.*:CartPole' must be a dataclass with",
-        ),
-        ({"num_env": 3}, "unknown field 'num_env'; did you mean 'num_envs'"),
-        ({"run_folder": "x"}, "unknown field 'run_folder'"),
         ({"agent.gama": "linear(1, 0.9)"}, "unknown field 'gama' of ppo; did you mean 'gamma'"),
         ({"env.gravty": 0.9}, "'gravty' of cartpole-control; did you mean 'gravity'"),
         ({"buffer_size": 10}, "unknown field 'buffer_size' of ppo"),
         ({"num_envs": 0}, "num_envs must be an integer from 1 to 2,147,483,647, but got 0"),
         ({"steps_per_env": 5, "total_steps": 6}, "say the same"),
         ({"num_envs": 10**400}, "num_envs must be .* but got 1000"),
-        ({"target_return": math.nan}, "target_return must be .* but got nan"),
-        ({"log_to": ["x"] * 17}, "log_to is refused: .* at most 16 items"),
         ({"num_envs": 16, "steps_per_env": INT64}, "steps_per_env x num_envs must be .* but got"),
         ({"num_envs": INT32, "rollout_steps": 2}, "num_envs x rollout_steps must be at most"),
         ({"env": "snake", "env.height": 100, "env.width": 100}, "height x width must be .* 10000"),
-        ({"num_envs": 2.5}, "num_envs must be an integer from 1 to .*, but got 2.5"),
-        ({"seed": "a"}, r"seed must be an integer from -2\*\*63 to 2\*\*63 - 1, but got 'a'"),
         ({"seed": jax.random.key(1)}, "seed must be an integer .*, but got Array"),
-        ({"seeds": np.ones(2)}, r"seeds must be a list of .* but got \[1.0, 1.0\]"),
         ({"seeds": np.ones(100_001)}, "seeds must be a list of 1 to 100,000 items, .* got array"),
-        ({"agent.value_clip": "off"}, "agent.value_clip must be .* or None, but got 'off'"),
-        ({"agent.hidden_sizes": ["a"]}, "agent.hidden_sizes must be a list of 0 to 64 items"),
         ({"agent.compute_dtype": np.float32}, "agent.compute_dtype is refused: .*, but got"),
-        (
-            {"env.gravity": np.ones((3, 1))},
-            r"env.gravity must be .* but got \(\(1",
-        ),
-        ({"env.max_steps": np.float32(0.5)}, "env.max_steps must be an integer .* but got 0.5"),
-        ({"env": "snake", "env.height": "big"}, "env.height must be .*, but got 'big'"),
+        ({"env.gravity": np.ones((3, 1))}, r"env.gravity must be .* but got \(\(1"),
         ({"env_options": 5}, "env_options must be a table of names and values, but got 5"),
         ({"auto_tune": True, "scan_chunk_size": 16}, "scan_chunk_size .*auto_tune.* 16"),
         ({"agent": "pid", "env": "snake"}, "pid needs a setpoint; Snake has no"),
@@ -192,17 +228,3 @@ def test_what_cannot_be_used_is_refused_by_its_name(fields, says):
     with pytest.raises(InvalidArgumentError, match=says) as caught:
         create_config(**({"env": "cartpole", "agent": "ppo"} | fields))
     assert len(str(caught.value)) < 600
-
-
-@pytest.mark.parametrize("options", [{}, {"num_envs": 32}, {"agent.gae_lambda": 0.9, "seeds": [1]}])
-def test_configurations_of_the_same_fields_are_equal(options: dict[str, Any]):
-    config = make_config("cartpole-control", "ppo", **options)
-    for same in (
-        make_config(**config.fields()),
-        dataclasses.replace(config),
-        copy.deepcopy(config),
-    ):
-        assert same == config
-    assert TrainingConfig.from_toml(config.to_toml()) == config
-    assert dataclasses.replace(config, num_envs=64).changed(seeds=[2]).num_envs == 64
-    assert str(config.given) in repr(config)

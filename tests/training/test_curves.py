@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from myriad import create_config, train_and_evaluate
+from myriad import create_config
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError
 from myriad.timing import mean_interval
@@ -66,33 +66,23 @@ def test_a_setting_makes_a_curve_of_its_own_and_an_environment_a_panel(tmp_path)
     assert [label.removesuffix(" (1 seed)") for label in lines(axes)] == rates
     config = (tmp_path / "b" / "config.toml").read_text()
     (tmp_path / "b" / "config.toml").write_text(config.replace('"cartpole"', '"mine:Env"'))
-    assert [axes.get_title() for axes in plot_runs(folders).axes] == [
-        "cartpole-control",
-        "mine:Env",
-    ]
+    titles = [axes.get_title() for axes in plot_runs(folders).axes]
+    assert titles == ["cartpole-control", "mine:Env"]
+    # A run that began with the weights of another is no seed of it.
+    (tmp_path / "faster" / "environment.json").write_text('{"start_from": {"folder": "a"}}')
+    assert len(lines(plot_runs(folders[::2]).axes[0])) == 2
 
 
 def test_the_mean_ends_where_a_seed_ends_and_a_seed_counts_once(tmp_path):
     stopped, whole = run(tmp_path / "a", [4, 6], seed=1), run(tmp_path / "b", [2, 4, 8])
+    with (stopped / "metrics.jsonl").open("a") as file:
+        file.write('{"steps": 300, "eval_re')  # It still trains.
     (axes,) = plot_runs([stopped, whole]).axes
     np.testing.assert_allclose(lines(axes)["ppo (2 seeds)"].get_xydata(), [[100, 3], [200, 5]])
     assert not axes.collections  # no band of two
     with pytest.warns(UserWarning, match="the seed 1 and the same settings"):
         figure = plot_runs([stopped, run(tmp_path / "c", [5, 6, 7], seed=1)])
     assert list(lines(figure.axes[0])["ppo (1 seed)"].get_ydata()) == [5, 6, 7]
-
-
-def test_a_run_that_began_with_the_weights_of_another_is_no_seed_of_it(tmp_path):
-    first, second = run(tmp_path / "a", [1, 2]), run(tmp_path / "b", [3, 4])
-    (second / "environment.json").write_text('{"start_from": {"folder": "a"}}')
-    assert len(lines(plot_runs([first, second]).axes[0])) == 2
-
-
-def test_a_run_that_still_trains_is_drawn_up_to_its_last_whole_line(tmp_path):
-    folder = run(tmp_path / "a", [1, 2])
-    with (folder / "metrics.jsonl").open("a") as file:
-        file.write('{"steps": 300, "eval_re')
-    assert list(lines(plot_runs([folder]).axes[0])["ppo (1 seed)"].get_ydata()) == [1, 2]
 
 
 @pytest.mark.parametrize("ending", ["png", "svg"])
@@ -109,20 +99,17 @@ def test_the_command_writes_a_picture_once_and_the_same_each_time(ending, tmp_pa
 
 
 def test_what_can_not_be_drawn_is_one_sentence(tmp_path, refused):
-    empty, damaged, old = (run(tmp_path / name, [1]) for name in ("empty", "damaged", "old"))
-    (empty / "metrics.jsonl").write_text("")
-    (damaged / "metrics.jsonl").write_text('{"steps": [1]}\n[]\n')
-    (old / "config.toml").write_text("num_envs = 3")
-    deep = run(tmp_path / "deep", [1])
-    (deep / "config.toml").write_text(f"a = {'[' * 9_999}")
-    run(tmp_path / "a", [1])
+    for name in ("empty", "damaged", "old", "a"):
+        run(tmp_path / name, [1])
+    (tmp_path / "empty" / "metrics.jsonl").write_text("")
+    (tmp_path / "damaged" / "metrics.jsonl").write_text('{"steps": [1]}\n[]\n')
+    (tmp_path / "old" / "config.toml").write_text("num_envs = 3")
     for argv, says in (
         ([], "at least one run"),
         (["gone"], "gone/config.toml can't be read"),
-        ([str(empty)], "has no evaluation yet"),
-        ([str(damaged)], "damaged is no run whose files are whole"),
-        ([str(old)], "old is no run whose files are whole"),
-        ([str(deep)], "deep is no run whose files are whole"),
+        (["empty"], "has no evaluation yet"),
+        (["damaged"], "damaged is no run whose files are whole"),
+        (["old"], "old is no run whose files are whole"),
         (["a", "--output", "a.pdf"], "--output must end in .png or .svg"),
     ):
         said = refused("plot", *argv, *([] if "--output" in argv else ["--output", "x.png"]))
@@ -131,17 +118,14 @@ def test_what_can_not_be_drawn_is_one_sentence(tmp_path, refused):
 
 
 @pytest.mark.slow
-def test_results_are_drawn_as_their_folder_is(tmp_path):
-    config = create_config("cartpole", "random", num_envs=4, steps_per_env=64, eval_rollouts=2)
-    trained = train_and_evaluate(config, tmp_path / "run", quiet=True)
-    figure = trained.plot(tmp_path / "run.svg")
+def test_results_are_drawn_as_their_folder_is(whole, tmp_path):
+    figure = whole.plot(tmp_path / "run.svg")
     (own,), (read,) = (
-        lines(each.axes[0]).values() for each in (figure, plot_runs([tmp_path / "run"]))
+        lines(each.axes[0]).values() for each in (figure, plot_runs([whole.run_folder]))
     )
     np.testing.assert_array_equal(own.get_xydata(), read.get_xydata())
     assert (tmp_path / "run.svg").stat().st_size
     with pytest.raises(InvalidArgumentError, match="must end in"):
-        trained.plot("run.jpg")
-    none = dataclasses.replace(trained, evaluations=History([]))
+        whole.plot("run.jpg")
     with pytest.raises(InvalidArgumentError, match="no evaluation yet"):
-        none.plot()
+        dataclasses.replace(whole, evaluations=History([])).plot()

@@ -29,10 +29,9 @@ _OPTIONS = {
 }
 
 
-def _config(agent="ppo", **options):
+def _config(**options):
     chosen = {f"agent.{name}": value for name, value in options.items()}
-    sizes = _SIZES if agent == "ppo" else {}
-    return make_config("cartpole-control", agent, 8, 160, **sizes | chosen)
+    return make_config("cartpole-control", "ppo", 8, 160, **_SIZES | chosen)
 
 
 def _alone(config, seed, chunks):
@@ -86,63 +85,49 @@ def test_held_out_keys_give_each_policy_the_same_episodes():
     np.testing.assert_array_equal(returns[1], again[1])
     assert own.shape == returns.shape == (2, 4)
     population.run(state, [1, 0], [True, True])
-    calls = (
+    for use in (
         lambda: population.run(state, [1, 0], [True, True]),
         lambda: population.refill(state, [0], [3]),
         lambda: population.evaluate(state),
         lambda: population.member(state, 0),
-        lambda: population.updates_done(state),
-    )
-    for call in calls:
+    ):
         with pytest.raises(InvalidArgumentError, match="state was used after it was passed to"):
-            call()
+            use()
 
 
-_RATES = {"learning_rate": [1e-3, 1e-3]}
-
-
-def _first(seeds, options):
-    return lambda: Population(_config(), 2, ["learning_rate"]).first_state(seeds, options)
+def _population(*names):
+    return Population(_config(), 2, list(names))
 
 
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (
-            lambda: Population(_config(), 2, ["num_minibatches"]),
-            "num_minibatches of ppo can't differ by slot",
-        ),
-        (
-            lambda: Population(_config("dqn"), 2, ["priority_alpha"]),
-            "priority_alpha of dqn can't differ by slot",
-        ),
-        (lambda: Population(_config(), 2, ["lerning_rate"]), "lerning_rate.*learning_rate"),
+        (lambda: _population("num_minibatches"), "num_minibatches of ppo can't differ by slot"),
+        (lambda: _population("lerning_rate"), "lerning_rate.*learning_rate"),
         (lambda: Population(_config(), 0), "num_slots must be an integer from 1"),
-        (_first([1], _RATES), "seeds must be one for each of 2 slots"),
-        (_first([0.5, 1.7], _RATES), "seed must be an integer .*, but got 0.5"),
-        (_first(None, _RATES), "one for each of 2 slots, but got None"),
-        (_first([1, 2], {}), "options must give values of learning_rate, but got {}"),
-        (_first([1, 2], {"learning_rate": [1e-3, -1]}), "learning_rate must be a finite number"),
-        (_first([1, 2], {"learning_rate": [1e-3]}), "learning_rate must have 2 values"),
+        (lambda: _population().first_state([1]), "seeds must be one for each of 2 slots"),
+        (lambda: _population().first_state([0.5, 1.7]), "seed must be an integer .*, but got 0.5"),
         (
-            _first([1, 2], {"learning_rate": [1e-3, "linear(1e-3, 0)"]}),
-            "anneal_updates must be None if learning_rate has a schedule, but got 10",
+            lambda: _population("gamma").first_state([1, 2], {}),
+            "options must give values of gamma, but got {}",
+        ),
+        (
+            lambda: _population("gamma").first_state([1, 2], {"gamma": [0.5, -1]}),
+            "gamma must be a number from 0 to 1",
+        ),
+        (
+            lambda: _population("gamma").first_state([1, 2], {"gamma": [0.5]}),
+            "gamma must have 2 values",
         ),
         *[
             (
-                lambda slots=slots: Population(_config(), 2).refill((), slots, [1, 2]),
+                lambda slots=slots: _population().refill((), slots, [1, 2]),
                 "slots must be ",
             )
             for slots in ([0, 0], [0.7], [2], 0)
         ],
-        (
-            lambda: Population(_config(), 2).run((), [2**40, 0], [True, True]),
-            "num_updates must be ",
-        ),
-        (
-            lambda: Population(_config(), 2).evaluate((), keys=3),
-            r"keys must be one or 2, .*, but got 3",
-        ),
+        (lambda: _population().run((), [2**40, 0], [True, True]), "num_updates must be "),
+        (lambda: _population().evaluate((), keys=3), "keys must be one or 2, .*, but got 3"),
     ],
     ids=itertools.count(),
 )

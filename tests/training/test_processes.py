@@ -82,16 +82,12 @@ class Training:
         return [each.returncode for each in self.processes]
 
 
+MORE_DEVICES = {"JAX_NUM_CPU_DEVICES": "2"}
 REFUSED = [
     # What all processes are given, what process 1 alone is given, its variables, and the sentence.
     ([], ["--agent.learning-rate", "1e-3"], {}, "process 1 has agent.learning_rate = 0.001, but"),
     ([], ["--without-xla-option=xla_cpu_use_multi_output_fusion"], {}, "process 1 has XLA_FLAGS"),
-    (
-        ["--num-envs=48"],
-        [],
-        {"JAX_NUM_CPU_DEVICES": "2"},
-        "all 2 processes must have as many devices",
-    ),
+    (["--num-envs=48"], [], MORE_DEVICES, "all 2 processes must have as many devices"),
     (["--num-devices=1"], [], {}, "--num-devices must be 2, the devices of all 2 processes"),
     (["--film-every=1"], [], {}, "--film-every must be 0 with several processes"),
     (["--run-folder=.."], [], {}, "run folder .. holds "),
@@ -108,24 +104,13 @@ REFUSED = [
 def test_processes_that_cannot_train_together_are_refused_in_all(
     words, others, variables, sentence, tmp_path
 ):
-    run = tmp_path / "run"
-    training = Training(
-        tmp_path / "logs", *LONG, "--run-folder", run, *words, others=others, variables=variables
-    )
+    run = ["--run-folder", tmp_path / "run"]
+    training = Training(tmp_path / "logs", *LONG, *run, *words, others=others, variables=variables)
     assert training.wait(90) == [2, 2], training.said
     for said in training.said:
         assert sentence in said
         assert "Traceback" not in said
-    assert not run.exists()
-
-
-def newest(run):
-    return max((run / "checkpoints").iterdir(), key=lambda path: int(path.name))
-
-
-def assert_same_run(one, other):
-    assert_same_bits(*(load_agent(run)[2].state for run in (one, other)))
-    assert (one / "metrics.jsonl").read_bytes() == (other / "metrics.jsonl").read_bytes()
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.fixture(scope="module")
@@ -165,13 +150,17 @@ def test_two_processes_end_together_and_go_on_to_what_one_with_two_devices_comes
         assert f"`myriad train --distributed --resume {run}` goes on" in training.said[0]
     resumed = Training(tmp_path / "again", "--resume", run, "--quiet")
     assert resumed.wait() == [0, 0], resumed.said
-    assert_same_run(uninterrupted, run)
+    runs = (uninterrupted, run)
+    assert_same_bits(*(load_agent(each)[2].state for each in runs))
+    rows, expected = ((each / "metrics.jsonl").read_bytes() for each in runs)
+    assert rows == expected
     # Process 0 alone prints and writes rows, and each saves its own part.
     first, second = resumed.printed
     assert [line.split()[0] for line in first] == ["return", "trained"]
     assert second == []
-    parts = [path.name for path in newest(run).iterdir() if "process" in path.name]
-    assert sorted(parts) == ["ocdbt.process_0", "ocdbt.process_1"]
+    newest = max((run / "checkpoints").iterdir(), key=lambda path: int(path.name))
+    parts = sorted(path.name for path in newest.glob("*process*"))
+    assert parts == ["ocdbt.process_0", "ocdbt.process_1"]
 
 
 CALLBACK = """

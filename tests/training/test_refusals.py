@@ -35,13 +35,12 @@ def named(name):
     ("call", "says"),
     [
         (train(log_to=["tensorbord"]), "unknown tracker 'tensorbord'; did you mean 'tensorboard'"),
-        (train(callbacks=5), "^callbacks is refused: "),
         (train(callbacks=[Callback]), "^callbacks is refused: "),
         (train(callbacks=[Callback(), print]), "^callbacks is refused: "),
         (lambda run: resume(run, callbacks=5), "^callbacks is refused: "),
         *[
             (train(seeds=seeds), r"seeds must be a list of 1 to 100,000")
-            for seeds in ([], [1.5], "12", range(10**12), [True])
+            for seeds in ([], [1.5], range(10**12))
         ],
         (train(seed=9, seeds=range(2)), "seed must be among the seeds"),
         (train(best=True), "best must be left out without start_from"),
@@ -55,14 +54,7 @@ def named(name):
             lambda _: make_train(small_config(target_return=450.0)),
             "target_return must be None for make_train",
         ),
-        (lambda _: make_train(small_config(seeds=[1])), "seeds must be None for make_train"),
-        *[
-            (
-                lambda _, number=number: evaluate(small_config("pid"), None, number),
-                f"num_episodes .* got {number!r}",
-            )
-            for number in (0, True, "8")
-        ],
+        (lambda _: evaluate(small_config("pid"), None, 0), "num_episodes .* got 0"),
         (
             lambda _: evaluate(small_config(), {"params": np.ones(2)}),
             r"agent_state must be .* such as results.agent_state_of\(seed\)",
@@ -72,6 +64,12 @@ def named(name):
             for call in named("") + named("\udcff") + named("a\0b")
         ],
         (lambda _: plot_runs("runs/a"), "run_folders must be a list .* got 'runs/a'"),
+        (
+            lambda run: train_and_evaluate(
+                create_config("gymnax:Catch-bsuite", "ppo", film_every=2), run
+            ),
+            "film_every must be 0 for gymnax:Catch",
+        ),
     ],
     ids=itertools.count(),
 )

@@ -1,4 +1,4 @@
-"""Many seeds train in one program and one run, and each of them as it does alone."""
+"""Many seeds and a grid of hyperparameters train in one program, and each as it does alone."""
 
 import json
 import re
@@ -7,16 +7,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from myriad import evaluate, load_agent, resume
+from myriad import create_config, evaluate, load_agent, resume
 from myriad import train_and_evaluate as train
 from myriad.cli import main
 from myriad.engine import memory
 from myriad.engine.memory import most_bytes
 from myriad.errors import DivergedError, InvalidArgumentError
+from myriad.training.callbacks import Callback
 from myriad.training.config import TrainingConfig
+from myriad.training.curves import plot_runs
 from myriad.training.population import Population
 from tests.bits import assert_same_bits
-from tests.training.small import PPO, SEEDS, SIZES, flags_of, small_config
+from tests.training.small import PPO, SEEDS, SIZES, assert_same_run, flags_of, small_config
 
 TINY = ["train", "--env", "cartpole", "--agent", "ppo", *flags_of(SIZES | PPO)]
 
@@ -58,9 +60,8 @@ def test_a_seed_that_reaches_the_target_stops_and_the_others_go_on(many, tmp_pat
     results = train(target, tmp_path / "run", seeds=SEEDS, quiet=True)
     assert results.reached_target[SEEDS.index(best["seed"])]
     ended = []
-    for seed, reached, final in zip(
-        SEEDS, results.reached_target, results.final_returns, strict=True
-    ):
+    reached_and_final = zip(results.reached_target, results.final_returns, strict=True)
+    for seed, (reached, final) in zip(SEEDS, reached_and_final, strict=True):
         rows = rows_of_seed(results.evaluations, seed)
         assert rows == rows_of_seed(many.evaluations, seed)[: len(rows)]
         assert final == rows[-1]["return"]
@@ -87,16 +88,10 @@ def test_the_command_prints_a_row_for_each_seed_and_their_mean(tmp_path, capsys)
     command = [*TINY, "--num-seeds", "2", "--seed", "-1", "--mapping", "vmap"]
     command += ["--run-folder", str(folder)]
     assert main(command) == 0
-    out, said = capsys.readouterr()
-    lines = out.splitlines()
-    assert lines[0].split() == ["seed", "return", "steps"]
-    assert [line.split()[0] for line in lines[1:3]] == ["-1", "0"]
-    assert [line.split()[2] for line in lines[1:3]] == ["1,024", "1,024"]
-    mean = r"mean return [\d.]+, 95% interval -?[\d.]+ to [\d.]+ over 2 seeds"
-    assert re.fullmatch(mean, lines[3])
-    assert "2 seeds of 4 environments, side by side on 2 CPU devices: ready in" in said
-    recorded = TrainingConfig.from_toml((folder / "config.toml").read_text())
-    assert recorded.seeds == [-1, 0]
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [[line[0], line[2]] for line in lines[1:3]] == [["-1", "1,024"], ["0", "1,024"]]
+    assert "mean return" in " ".join(lines[3])
+    assert TrainingConfig.from_toml((folder / "config.toml").read_text()).seeds == [-1, 0]
     assert main(["evaluate", str(folder), "--episodes", "2", "--train-seed", "0"]) == 0
     config, _, agent = load_agent(folder, seed=0)
     assert (config.seeds, config.seed) == (None, 0)
@@ -117,3 +112,74 @@ def test_seeds_that_do_not_fit_are_refused_with_a_number_that_does(tmp_path, mon
     with pytest.raises(InvalidArgumentError, match=says):
         train(config, tmp_path / "run", seeds=range(16))
     assert not (tmp_path / "run").exists()
+
+
+RATE = "agent.learning_rate"
+
+
+class Stops(Callback):
+    def on_evaluation(self, run):
+        if run.update == 16:
+            run.stop()
+
+
+@pytest.mark.slow
+def test_a_grid_trains_each_point_with_each_seed_and_goes_on_as_if_uninterrupted(
+    many, tmp_path, capsys
+):
+    default = many.config.agent_options["learning_rate"]
+    points = [{RATE: default}, {RATE: 20 * default}]
+    grid = {RATE: [point[RATE] for point in points]}
+    run = tmp_path / "run"
+    command = [*TINY, "--seeds", *map(str, SEEDS)]
+    command += ["--grid", f"agent.learning-rate={default},{20 * default}"]
+    assert main([*command, "--run-folder", str(run)]) == 0
+    means = [line for line in capsys.readouterr().out.splitlines() if "mean return" in line]
+    named = [line.partition(", ")[0] for line in means]
+    assert named == [f"{RATE} = {each}" for each in grid[RATE]]
+    results = resume(run, quiet=True)
+    assert results.config.grid == grid
+    members = [(point[RATE], seed) for point in points for seed in SEEDS]
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [(row[RATE], row["seed"]) for row in rows] == members * 4
+    assert results.seeds == SEEDS * 2
+    found = [(point, len(returns)) for point, returns in results.returns_by_point()]
+    assert found == [(point, len(SEEDS)) for point in points]
+    for place, (rate, seed) in enumerate(members):
+        config, _, agent = load_agent(run, seed, point={RATE: rate})
+        assert (config.agent_options["learning_rate"], config.seed) == (rate, seed)
+        assert (config.grid, config.seeds) == (None, None)
+        assert_same_bits(agent.state, results.agent_state_of(seed, {RATE: rate}))
+        # In its first evaluation, a point is the run of its own hyperparameters and seed.
+        own = {name: each for name, each in results.training[place].items() if name != RATE}
+        alone = many.training[place % len(SEEDS)]
+        assert (own == pytest.approx(alone, rel=0.02, abs=1e-3)) == (rate == default)
+    labels = plot_runs([run]).axes[0].get_legend_handles_labels()[1]
+    assert labels == [f"ppo, {RATE} = {each} (3 seeds)" for each in grid[RATE]]
+    assert main(["evaluate", str(run), "--train-seed", "3", "--best", "--point", f"{RATE}=7"]) == 2
+    assert "--point must be one of the run's points" in capsys.readouterr().err
+
+    again = tmp_path / "again"
+    train(small_config(), again, seeds=SEEDS, grid=grid, callbacks=[Stops()])
+    assert_same_run(resume(again, quiet=True), results)
+    written = (again / "config.toml").read_text()
+    (again / "config.toml").write_text(written.replace(f"    {20 * default}", "    0.5"))
+    with pytest.raises(InvalidArgumentError, match=r"grid of .* must be as when .* 0\.5\]"):
+        resume(again, quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("grid", "says"),
+    [
+        ({"agent.num_epochs": [1, 2]}, r"float .*, but got {'agent.num_epochs': \[1, 2\]"),
+        ({"agent.target_kl": [0.01]}, r"but got {'agent.target_kl': \[0.01\]"),
+        ({"env.gravity": [3.7]}, r"but got {'env.gravity': \[3.7\]"),
+        ({RATE: [1e-3, -1.0]}, r"learning_rate must be a finite number above 0, but got -1.0"),
+        ({RATE: [1e-3, 1e-3]}, r"different values of agent.learning_rate, but got \[0.001, 0.001"),
+        ({RATE: 1e-3}, r"different values of agent.learning_rate, but got 0.001"),
+        ({}, "grid must be a table of hyperparameters"),
+    ],
+)
+def test_only_a_grid_of_floats_is_taken(grid, says):
+    with pytest.raises(InvalidArgumentError, match=says):
+        create_config("cartpole", "ppo", grid=grid)

@@ -1,20 +1,21 @@
-"""A new run begins with what the agent of another run learned, and all else is its own."""
+"""The best agent is kept beside the newest, and a new run begins with what either learned."""
 
 import json
 import shutil
 from typing import Any
 
 import jax
+import numpy as np
 import pytest
 
-from myriad import create_config, load_agent, resume, train_and_evaluate
+from myriad import create_config, evaluate, load_agent, resume, train_and_evaluate
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError
 from myriad.training.callbacks import Callback
 from myriad.training.run_folder import Checkpoints
 from tests.bits import assert_same_bits
 from tests.learners import DISTINCT, SMALL, env_of
-from tests.training.small import First
+from tests.training.small import SEEDS, First, small_config
 
 # Fields that are the new run's own.
 OWN = {"num_updates", "running_return", "replay", "pending", "priorities"}
@@ -144,3 +145,48 @@ def test_a_shell_starts_from_a_run_with_its_fields_and_changes_some(tmp_path, ca
     assert "agent.obs_stats.mean as float32[4]" in capsys.readouterr().err
     assert main([*command, str(tmp_path / "same"), "--env", "CartPole-v1"]) == 0
     assert load_agent(tmp_path / "same")[0].env_options["gravity"] == 3.7
+
+
+class Agents(Callback):
+    """Copies the agents of each evaluation, and ends the run at the one before the last."""
+
+    def __init__(self):
+        self.learned = {}
+
+    def on_evaluation(self, run):
+        self.learned[run.update] = jax.tree.map(np.array, run.agent_state.params)
+        if run.update == 24:
+            run.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [None, SEEDS])
+def test_each_seed_keeps_the_agent_of_its_best_evaluation(seeds, tmp_path, capsys):
+    run, agents = tmp_path / "run", Agents()
+    fields: dict[str, Any] = {"seeds": seeds, "seed": 3, "agent.learning_rate": 0.03}
+    config = small_config(**fields)
+    train_and_evaluate(config, run, quiet=True, callbacks=[agents])
+    results = resume(run, quiet=True, callbacks=[agents])
+    best_updates = set()
+    for place, seed in enumerate(results.seeds):
+        rows = [row for row in results.evaluations if row.get("seed", seed) == seed]
+        best = max(rows, key=lambda row: row["return"])
+        expected = agents.learned[best["update"]]
+        if seeds is not None:
+            expected = jax.tree.map(lambda leaf, place=place: leaf[place], expected)
+        assert_same_bits(load_agent(run, seed, best=True)[2].state.params, expected)
+        best_updates.add(best["update"])
+    assert min(best_updates) <= 24  # before it was resumed
+    assert seeds is None or len(best_updates) > 1
+    if seeds is not None:
+        return
+    kept = load_agent(run, best=True)[2].state
+    first = First()
+    new = tmp_path / "new"
+    train_and_evaluate(config, new, quiet=True, start_from=run, best=True, callbacks=[first])
+    assert_same_bits(first.state.params, kept.params)
+    assert json.loads((new / "environment.json").read_text())["start_from"]["best"] is True
+    capsys.readouterr()
+    assert main(["evaluate", str(run), "--best", "--episodes", "8"]) == 0
+    returns = np.asarray(evaluate(config, kept, 8), np.float64)
+    assert f"return {returns.mean():.4g} " in capsys.readouterr().out

@@ -60,51 +60,41 @@ def test_a_run_imports_what_it_names_only_if_you_trust_it(refused, capsys):
     resume("run", trust=True, quiet=True)
 
 
-@pytest.mark.parametrize(
-    ("env", "command"),
-    [
-        ("cartpole", "`myriad train --resume run` goes on"),
+def test_an_interrupted_run_says_what_goes_on():
+    for env, command in (
         ("planted:Mine", "`myriad train --resume run --trust` goes on"),
         (type("Own", (CartPole,), {})(), "`resume('run', env=...)` goes on"),
-    ],
-)
-def test_an_interrupted_run_says_what_goes_on(env, command, folder):
-    config = create_config(env, "random")
-    with pytest.raises(KeyboardInterrupt, match=re.escape(command)):
-        end_interrupted(signal.SIGINT, 1, 2, Path("run"), config)
+    ):
+        with pytest.raises(KeyboardInterrupt, match=re.escape(command)):
+            end_interrupted(signal.SIGINT, 1, 2, Path("run"), create_config(env, "random"))
+
+
+TRAINS = (["train", "--config", "mine.toml"], ["doctor", "--config", "mine.toml"])
+TUNES = (["tune", "--env", "cartpole", "--space", "mine.toml", "--n-trials", "0"],)
+PPO = "env = 'cartpole'\nagent = 'ppo'\n[agent_options]\n"
+GAMMA = "\n[parameters.'agent.gamma']\nlow = 0.9\nhigh = 1.0"
 
 
 @pytest.mark.parametrize(
-    "lines",
+    ("lines", "commands"),
     [
-        "env = 'planted:Mine'\nagent = 'ppo'",
-        "env = 'cartpole'\nagent = 'planted:Agent'",
-        "env = 'cartpole'\nagent = 'ppo'\n[agent_options]\nnetwork = 'planted:Net'",
-        "env = 'cartpole'\nagent = 'ppo'\n[agent_options]\ncritic_network = 'planted:Net'",
-        "env = 'cartpole'\nagent = 'gymnax:Agent'",
+        ("env = 'planted:Mine'\nagent = 'ppo'", TRAINS),
+        ("env = 'cartpole'\nagent = 'planted:Agent'", TRAINS),
+        (f"{PPO}network = 'planted:Net'", TRAINS),
+        (f"{PPO}critic_network = 'planted:Net'", TRAINS),
+        ("env = 'cartpole'\nagent = 'gymnax:Agent'", TRAINS),
+        (f"[parameters]\n'agent.network' = {{ choices = ['mlp', 'planted:Net'] }}{GAMMA}", TUNES),
+        (f"[fixed]\n'agent.critic_network' = 'planted:Net'{GAMMA}", TUNES),
     ],
 )
-def test_every_name_of_code_in_a_file_needs_trust(lines, folder, refused):
+def test_every_name_of_code_in_a_file_needs_trust(lines, commands, folder, refused, capsys):
     (folder / "mine.toml").write_text(lines)
-    for command in (["train", "--config", "mine.toml"], ["doctor", "--config", "mine.toml"]):
+    for command in commands:
         assert "add --trust" in refused(*command)
     assert "planted" not in sys.modules
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "[parameters]\n'agent.network' = { choices = ['mlp', 'planted:Net'] }",
-        "[fixed]\n'agent.critic_network' = 'planted:Net'",
-    ],
-)
-def test_a_network_of_a_search_space_needs_trust(line, folder, refused, capsys):
-    (folder / "space.toml").write_text(f"{line}\n[parameters.'agent.gamma']\nlow = 0.9\nhigh = 1.0")
-    command = ["tune", "--env", "cartpole", "--space", "space.toml", "--n-trials", "0"]
-    assert "network 'planted:Net' would be" in refused(*command)
-    assert "planted" not in sys.modules
-    main([*command, "--trust"])
-    assert "add --trust" not in capsys.readouterr().err
+    if commands == TUNES:
+        main([*TUNES[0], "--trust"])
+        assert "add --trust" not in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -1,15 +1,12 @@
 """The monitor, films and traces: each at its interval, none in the way of the results."""
 
 import json
-from pathlib import Path
 
 import pytest
 
-from myriad import create_config, train_and_evaluate
+from myriad import train_and_evaluate
 from myriad.cli import main
-from myriad.errors import InvalidArgumentError
 from myriad.training.callbacks import PHASES
-from myriad.training.run_folder import RunFolder
 from tests.training.small import PPO, SIZES, flags_of, small_config
 
 # Ten evaluations, in the programs of the small training.
@@ -47,35 +44,12 @@ def test_rows_films_and_what_trackers_get_come_at_their_intervals_and_change_not
     assert left_out <= {path.name for path in watched.iterdir()}
 
 
-def test_rows_are_added_behind_a_line_that_a_kill_cut(tmp_path):
-    folder = RunFolder.create(tmp_path / "run", 'env = "cartpole"\n', {})
-    (folder.path / "monitor.jsonl").write_text('{"update": 1')
-    folder.append({"update": 11}, "monitor.jsonl")
-    lines = (folder.path / "monitor.jsonl").read_text().splitlines()
-    assert lines == ['{"update": 1', '{"update": 11}']
-
-
-def test_a_film_of_what_cannot_be_drawn_is_refused_before_anything_is_written(tmp_path):
-    config = create_config("gymnax:Catch-bsuite", "ppo", film_every=2)
-    with pytest.raises(InvalidArgumentError, match="film_every must be 0 for gymnax:Catch"):
-        train_and_evaluate(config, tmp_path / "run", quiet=True)
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.slow
 def test_a_profile_holds_a_trace_and_the_command_says_how_large_it_is(tmp_path, capsys):
-    folder = str(tmp_path / "run")
-    command = ["train", "--env", "cartpole-control", "--agent", "ppo", *flags_of(SIZES | PPO | TEN)]
-    assert main([*command, "--run-folder", folder, "--profile", "1", "--quiet"]) == 0
-    said = capsys.readouterr()
-    (trace,) = Path(folder).glob("profile/**/perfetto_trace.json.gz")
-    assert f"{trace}: {trace.stat().st_size / 2**20:.1f} MiB" in said.err
-
-
-@pytest.mark.slow
-def test_a_run_that_was_over_is_traced_all_the_same(tmp_path):
-    folder = str(tmp_path / "run")
-    command = ["train", "--env", "cartpole-control", "--agent", "pid", "--num-envs", "2"]
-    small = ["--steps-per-env", "64", "--eval-rollouts", "2", "--profile", "1", "--quiet"]
-    assert main([*command, *small, "--run-folder", folder]) == 0
-    assert main(["train", "--resume", folder, "--profile", "1", "--quiet"]) == 0
+    for agent, fields in (("ppo", SIZES | PPO | TEN), ("pid", SIZES | TEN)):
+        folder = tmp_path / agent
+        command = ["train", "--env", "cartpole-control", "--agent", agent, *flags_of(fields)]
+        assert main([*command, "--run-folder", str(folder), "--profile", "1", "--quiet"]) == 0
+        said = "".join(capsys.readouterr())
+        (trace,) = folder.glob("profile/**/perfetto_trace.json.gz")
+        assert f"{trace}: {trace.stat().st_size / 2**20:.1f} MiB" in said

@@ -1,20 +1,14 @@
-"""What takes long says so at once, and its seconds when it has ended."""
+"""A training says how far it is: in place on a terminal, now and then elsewhere."""
 
 import io
 import re
 import sys
-import time
 
 import pytest
 
-from myriad import create_config, files
-from myriad.cli import main
-from myriad.files import announced
-from myriad.training.callbacks import Run
+from myriad import create_config
+from myriad.training.callbacks import Run, progress
 from myriad.training.callbacks.progress import Progress
-
-TRAIN = ["train", "--env", "cartpole", "--agent", "random", "--steps-per-env", "8"]
-SMALL = ["--num-envs", "4", "--eval-rollouts", "2", "--eval-max-steps", "2"]
 
 
 class Terminal(io.StringIO):
@@ -22,25 +16,25 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_without_a_terminal_a_line_says_now_and_then_how_long_it_has_taken(monkeypatch, capsys):
-    with pytest.raises(ZeroDivisionError), announced("compiling"):
-        _ = 1 / 0
-    assert capsys.readouterr().err == "compiling ...\n"
-    monkeypatch.setattr(files, "_EVERY_S", 0.01)
-    with announced("compiling"):
-        time.sleep(0.1)
-    first, second, *_, last = capsys.readouterr().err.splitlines()
-    assert (first, second) == ("compiling ...", "compiling: 0 s so far")
-    assert re.fullmatch(r"compiling: [\d.]+ s", last)
-
-
-@pytest.mark.slow
-def test_a_terminal_shows_the_seconds_in_place(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    with announced("compiling"):
-        time.sleep(1.5)
-    shown = terminal.getvalue()
-    assert re.fullmatch(r"compiling \.\.\.\n(\r\d+ s)+\r\x1b\[Kcompiling: [\d.]+ s\n", shown)
+def test_without_a_terminal_a_first_line_and_one_every_half_minute_say_how_far_it_is(
+    tmp_path, monkeypatch, capsys
+):
+    clock = iter([10.0, 12.0, 41.9, 42.0, 72.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    run = Run(create_config("cartpole", "ppo"), tmp_path, [None], 20, 500, lambda state: state)
+    shown = Progress()
+    run.update = 1  # resumed: an earlier process made these steps
+    shown.on_start(run)
+    run.steps_per_s = 100.0
+    for run.update in (2, 4, 6):
+        shown.on_update(run)
+    run.update, run.new_rows = 8, [{"eval_return": 195.5}]
+    shown.on_evaluation(run)
+    assert capsys.readouterr().err.splitlines() == [
+        "1,000 of 10,000 steps, 100/s, return -, 36 s left",
+        "3,000 of 10,000 steps, 100/s, return -, 90 s left",
+        "4,000 of 10,000 steps, 100/s, return 195.5, 106 s left",
+    ]
 
 
 @pytest.mark.parametrize("columns", [40, 90, 200])
@@ -50,9 +44,8 @@ def test_a_progress_line_fits_its_terminal_and_tells_no_time_left_at_its_end(
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    run = Run(
-        create_config("cartpole", "ppo"), tmp_path, [None], 10, 1_000_000, lambda state: state
-    )
+    config = create_config("cartpole", "ppo")
+    run = Run(config, tmp_path, [None], 10, 1_000_000, lambda state: state)
     shown = Progress()
     shown.on_start(run)
     run.update, run.steps_per_s, run.new_rows = 9, 1_234_567.0, [{"eval_return": 475.5}]
@@ -70,20 +63,3 @@ def test_a_progress_line_fits_its_terminal_and_tells_no_time_left_at_its_end(
     assert "return 475.5" in frames[1]
     clock = re.compile(r"\d:\d\d:\d\d|-:--:--")
     assert len(clock.findall(frames[1])) == (0 if columns == 40 else 1)
-
-
-@pytest.mark.slow
-def test_a_run_and_its_evaluation_say_what_they_compile_without_a_terminal(
-    tmp_path, monkeypatch, capsys
-):
-    monkeypatch.setattr(files, "_EVERY_S", 3600.0)  # nothing takes that long
-    folder = str(tmp_path / "run")
-    assert main([*TRAIN, *SMALL, "--run-folder", folder]) == 0
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "random on cartpole: compiling ..."
-    ready = r"random on cartpole, 4 environments: ready in [\d.]+ s"
-    assert re.fullmatch(ready, lines[1])
-    assert main(["evaluate", folder, "--episodes", "3"]) == 0
-    first, last = capsys.readouterr().err.splitlines()
-    assert first == "compiling and playing 3 episodes ..."
-    assert re.fullmatch(r"compiling and playing 3 episodes: [\d.]+ s", last)
