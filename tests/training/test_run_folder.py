@@ -16,7 +16,6 @@ import pytest
 from myriad import create_config, train_and_evaluate
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError, NotInstalledError
-from myriad.files import replacing
 from myriad.training.callbacks.trackers import TensorBoard, WeightsAndBiases, require_trackers
 from myriad.training.results import History
 from myriad.training.run_folder import RunFolder, lines_of, rows_of
@@ -189,16 +188,6 @@ def test_a_folder_that_goes_away_ends_the_training_and_no_other_is_written(
     with pytest.raises(InvalidArgumentError, match="run was removed or moved while the run"):
         train_and_evaluate(config, tmp_path / "run", quiet=True)
     assert not list(tmp_path.glob("run/*"))
-
-
-def test_replacing_keeps_the_old_file_where_the_block_fails(tmp_path):
-    path = tmp_path / "file"
-    path.write_text("old")
-    with contextlib.suppress(ZeroDivisionError), replacing(path) as new:
-        new.write_text("new")
-        raise ZeroDivisionError
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_table_becomes_a_frame_with_every_column():
