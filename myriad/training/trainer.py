@@ -246,9 +246,11 @@ class Trainer:
         run = self._run
         run.env_params = self._env_params = self.trainings.env_params(run.state)
         with contextlib.ExitStack() as started:
+            run.can_set_env = True
             for callback in self._callbacks:
                 callback.on_start(run)
                 started.callback(callback.on_end, run)
+            run.can_set_env = False
             with distributed.interrupt_noted() as interrupted:
                 is_interrupted = self._run_windows(interrupted)
         if is_interrupted:
@@ -379,9 +381,11 @@ class Trainer:
         run.evaluations = -(-run.update // self._eval_every)
         run.steps_per_s = self._rate()
         # Each is timed by itself, so that the monitor counts those before it.
+        run.can_set_env = True
         for callback in self._callbacks:
             with self._timed("log"):
                 callback.on_evaluation(run)
+        run.can_set_env = False
 
     def _keep(self, better: list[int]) -> None:
         """Copy the agents of trainings whose evaluation is their best so far."""

@@ -48,6 +48,7 @@ class Run:
             by a tuple of its values and its seed.
         is_ending: whether a callback has called `stop`.
         env_params: the parameters that `set_env` can change, with the values that train now.
+        can_set_env: whether `set_env` can be called.
     """
 
     config: TrainingConfig
@@ -69,6 +70,7 @@ class Run:
     stopped: dict[int | None, int] = dataclasses.field(default_factory=dict)
     is_ending: bool = False
     env_params: dict[str, float] = dataclasses.field(default_factory=dict)
+    can_set_env: bool = False
 
     @property
     def steps(self) -> int:
@@ -105,8 +107,8 @@ class Run:
         episodes, and for all seeds. Evaluations go on with the values of the configuration.
 
         Raises:
-            InvalidArgumentError: a value is out of its range, or a parameter is not a float or is
-                part of the program.
+            InvalidArgumentError: you call it elsewhere, a value is out of its range, or a parameter
+                is not a float or is part of the program.
             UnknownNameError: there is no such parameter.
 
         Example:
@@ -114,6 +116,8 @@ class Run:
             ...     def on_evaluation(self, run):
             ...         run.set_env(gravity=run.env_params["gravity"] + 0.5)
         """
+        if not self.can_set_env:
+            raise InvalidArgumentError("set_env can be called in on_start and on_evaluation only.")
         from myriad.envs.vector import as_float32, require_changeable
 
         env = self.config.environment
