@@ -41,17 +41,12 @@ def test_what_you_left_open_follows_a_change_of_what_you_gave_and_else_stays():
     kept = create_config(**config.fields() | {"num_envs": 1000} | chosen)
     assert (kept.num_envs, kept.learner.gradient_steps) == (1000, 8)
     assert kept.learner.polyak == config.learner.polyak
-    for same in (
-        create_config(**config.fields()),
-        dataclasses.replace(config),
-        copy.deepcopy(config),
-    ):
+    assert create_config(**config.fields()) == config  # in which all is given
+    for same in (dataclasses.replace(config), copy.deepcopy(config)):
         assert same == config
         assert same.changed(num_envs=1000) == config.changed(num_envs=1000)
     assert dataclasses.replace(config, num_envs=64).changed(seed=2).num_envs == 64
-    assert str(dict(config.given)) in repr(config)
-    with pytest.raises(TypeError, match="does not support item assignment"):
-        config.given["env.gravity"] = 20.0
+    assert str(config.given) in repr(config)
 
 
 def test_another_chunk_changes_nothing_but_the_chunk():
