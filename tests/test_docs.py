@@ -154,7 +154,7 @@ def of_any_machine(text):
         for line in text.splitlines()
         if not PROGRESS.fullmatch(line)
     ]
-    return re.sub(r"\d[\d,.]+", "0", "".join(f"{line}\n" for line in lines))
+    return re.sub(r"\d[\d,.]*", "0", "".join(f"{line}\n" for line in lines))
 
 
 @pytest.mark.slow
