@@ -100,6 +100,14 @@ def test_the_defaults_of_an_agent_are_values_of_its_space():
     assert space.fields(first) == defaults
 
 
+def test_the_fingerprint_follows_the_space_and_not_what_is_known(tmp_path):
+    text = GAMMA + "{ low = 0.9, high = 0.999 }\n"
+    plain = space_of(tmp_path, text).fingerprint
+    assert space_of(tmp_path, f"{text}[[known]]\n'agent.gamma' = 0.95\n").fingerprint == plain
+    for other in (text.replace("0.9,", "0.8,"), f"{text}[fixed]\nnum_envs = 4\n"):
+        assert space_of(tmp_path, other).fingerprint != plain
+
+
 GAMMA = '[parameters]\n"agent.gamma" = '
 
 
