@@ -1,10 +1,13 @@
-// What Sphinx and the theme leave out: a level for each caption, a name for each sidebar, a heading for
-// the search, lines of a signature that are no list, places to break names in tables, tables that fit a
-// phone, and a way to scroll what is wide by keyboard.
+// What Sphinx and the theme leave out: a level for each caption, a name for each sidebar, no heads of
+// tables without words, a heading for the search, lines of a signature that are no list, places to
+// break names in tables, tables that fit a phone, and a way to scroll what is wide by keyboard.
 "use strict";
 for (const caption of document.querySelectorAll('[role="heading"]:not([aria-level])')) caption.ariaLevel = "2";
 for (const [kind, name] of [["sidebar-drawer", "Pages"], ["toc-drawer", "On this page"]]) {
   document.querySelector(`aside.${kind}`)?.setAttribute("aria-label", name);
+}
+for (const head of document.querySelectorAll("table.docutils thead")) {
+  if (!head.textContent.trim()) head.remove();
 }
 document.getElementById("search-results")?.insertAdjacentHTML("beforebegin", "<h1>Search</h1>");
 for (const lines of document.querySelectorAll(".sig > dl")) {
