@@ -122,6 +122,20 @@ def test_a_call_makes_about_a_million_steps_by_default():
         assert Rollout(env, make_agent("random", env), num_envs).scan_chunk_size == steps
 
 
+class Shuffled(Generated):
+    def reset(self, key, params):
+        obs, state = super().reset(key, params)
+        return obs, dataclasses.replace(state, grid=jax.random.permutation(key, state.grid))
+
+
+def test_environments_that_sort_run_in_larger_tiles():
+    sizes = []
+    for env in (Generated(("where",)), Shuffled(("where",))):
+        rollout = Rollout(env, make_agent("random", env), num_envs=10_000)
+        sizes.append(rollout.layout.tile_size)
+    assert sizes[0] < 300 < sizes[1]
+
+
 @pytest.mark.slow
 def test_the_state_is_donated():
     rollout, state = first(1000, 16)

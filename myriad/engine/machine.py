@@ -38,8 +38,8 @@ from myriad.ranges import Integer, checked
 XLA_CPU_OPTIONS = {
     # A step writes many arrays from the same inputs, and one loop for all of them reads the inputs
     # once. XLA only checks whether the option is there, so "false" would also turn it on. It aborts
-    # the process on indexed updates, so `output_fusion` chooses the programs that get
-    # it.
+    # the process on indexed updates, so `output_fusion` chooses the programs that get it. It is set
+    # for the process, since a program's own options can't add to these (jaxlib 0.10.2).
     FUSED_OUTPUTS: "true",
     # A loop that touches fewer bytes than this becomes one function. The default is 1 KB, and every
     # step of a larger loop goes back to the runtime for each of its kernels.
