@@ -14,17 +14,19 @@ from perfgate.stats.evidence import Evidence
 @pytest.mark.parametrize(
     ("seconds", "wall_s", "expected", "share"),
     [
-        ((0.001, 0.001), 0.010, 24, 7),  # quads of 40 ms
-        ((0.03, 0.03), 0.03, 12, 4),  # a quad of 120 ms: 12 of them are longer than `pair_s`
-        ((0.001, 0.02), 0.01, 1, 4),  # one is enough to see that
+        ((0.001, 0.001), 0.010, (24, 2), 7),  # quads of 40 ms
+        ((0.03, 0.03), 0.03, (12, 2), 4),  # a quad of 120 ms: 12 of them are longer than `pair_s`
+        ((1.0, 1.0), 1.0, (1, 1), 4),
+        ((0.001, 0.02), 0.01, (1, 1), 4),  # one call is enough to see that
     ],
 )
 def test_a_launch_times_12_to_24_quads_or_as_many_as_its_time_allows(
     seconds, wall_s, expected, share
 ):
     found = [Calibration(10, seconds=each, wall_s=wall_s, is_work=True) for each in seconds]
-    assert quads_of(found, Timing(pair_s=1.0), share_s=math.inf) == (10, expected)
-    assert quads_of(found, Timing(pair_s=1.0), share_s=0.3) == (10, min(expected, share))
+    quads, turns = expected
+    assert quads_of(found, Timing(pair_s=1.0), share_s=math.inf) == (10, quads, turns)
+    assert quads_of(found, Timing(pair_s=1.0), share_s=0.3) == (10, min(quads, share), turns)
 
 
 def test_the_most_urgent_rows_come_first_and_no_more_than_time_can_decide():
