@@ -99,9 +99,9 @@ def test_memory_and_chunks_are_shown_with_the_command_of_each_point(site):
 
 
 def test_a_command_measures_its_point_alone_where_the_suite_can():
-    def again(command: str, commit: str = "0123456789", **whose: bool) -> str:
+    def again(command: str, commit: str = "0123456789", *, is_ours: bool = False, **of: str) -> str:
         row = {"num_envs": "100", "library": "gymnasium-vector", "scan_chunk_size": "64"}
-        return SuiteRun(command, "").again(row | {"commit": commit}, **whose)
+        return SuiteRun(command, "").again(row | {"commit": commit} | of, is_ours=is_ours)
 
     python = "git checkout 01234567 && python benchmarks/"
     alone = "--num-envs 100 --library gymnasium-vector"
@@ -110,6 +110,7 @@ def test_a_command_measures_its_point_alone_where_the_suite_can():
     full = "throughput.py --targets --env forest --full"
     ours = f"{python}throughput.py --env forest --num-envs 100 --scan-chunk-size 64"
     assert again(f"python benchmarks/{full}", is_ours=True) == ours
+    assert again(f"python benchmarks/{full}", library="gymnax") == ours
     for whole, alone in (
         ("memory_profile.py --profile envs --full", "--num-envs 100"),
         ("scan_chunk.py --full", "--num-envs 100 --scan-chunk-sizes 64"),
