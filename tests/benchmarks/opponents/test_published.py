@@ -75,7 +75,7 @@ def test_the_suit_of_the_fourth_last_card_is_rewarded_from_the_fourth_card_on():
     obs, state = env.reset(key, env.default_params)
     seen, ends = [int(obs.argmax())], False
     while not ends:
-        action = seen[max(len(seen) - 4, 0)]
+        action = jax.numpy.int32(seen[max(len(seen) - 4, 0)])
         obs, state, reward, ends, _, _ = env.step(key, state, action, env.default_params)
         assert float(reward) == pytest.approx(1 / 48 if len(seen) >= 4 else 0)
         seen.append(int(obs.argmax()))
