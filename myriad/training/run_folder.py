@@ -76,15 +76,10 @@ class RunFolder:
         with write_errors_explained(f"run folder {path}"):
             path.mkdir(parents=True, exist_ok=True)
             lock = path / ".lock"
-            if lock.exists() and lock.stat().st_size:
-                # Our locks are empty. Taking this one would erase its content.
-                raise InvalidArgumentError(f"run folder {path} already holds a file .lock.")
+            if not lock.exists() or lock.stat().st_size:
+                folder._require_empty()  # before a lock is left in a folder of somebody else
         with folder.held():
-            if found := sorted(each.name for each in path.iterdir() if each != lock):
-                held = "a run" if "config.toml" in found else found[0]
-                raise InvalidArgumentError(
-                    f"run folder {path} already holds {held}: name another folder, or resume it."
-                )
+            folder._require_empty()  # another process may have been first
             with replacing(path / "environment.json") as new:
                 new.write_text(json.dumps(environment, indent=2), encoding="utf-8")
             # The configuration comes last, since its presence makes the folder a run.
@@ -114,6 +109,17 @@ class RunFolder:
             yield
         finally:
             lock.release()
+
+    def _require_empty(self) -> None:
+        found = {each.name: each for each in sorted(self.path.iterdir())}
+        # Our locks are empty. Taking another one would erase its content.
+        if ".lock" in found and not found[".lock"].stat().st_size:
+            del found[".lock"]
+        if found:
+            held = "a run" if "config.toml" in found else next(iter(found))
+            raise InvalidArgumentError(
+                f"run folder {self.path} already holds {held}: name another folder, or resume it."
+            )
 
     def _require_run(self) -> None:
         """Raise if the folder is gone, so that nothing is written in its place."""

@@ -22,7 +22,7 @@ REFUSED = [
     ("comparison", "--library gymnaz", "library 'gymnaz' is unknown; did you mean 'gymnax'?"),
     ("comparison", "--training --library gymnax", "--library does not go with --training"),
     ("training", "--agent dqm", "unknown agent 'dqm'; did you mean 'dqn'?"),
-    ("training", f"--output {__file__}/folder", "test_runner.py can't be written: Not a dir"),
+    ("training", f"--output {__file__}/folder", "test_runner.py/folder"),
     ("learning", f"--output {__file__}/runs.csv", "test_runner.py can't be written: Not a dir"),
     ("learning", "--output benchmarks", "--output must be a file, but "),
     ("learning", "--seeds -1", f"{NUMBER} '-1'"),

@@ -85,7 +85,7 @@ def test_a_folder_is_one_processs_until_it_ends_or_is_killed(tmp_path, capsys):
         ("config.toml", ".", "already holds a run: name another folder"),
         ("file", "file/run", "can't be written: Not a directory"),
         ("checkpoints/best_model/weights", ".", "already holds checkpoints"),
-        (".lock", ".", "already holds a file .lock"),
+        (".lock", ".", "already holds .lock"),
     ],
 )
 def test_a_folder_that_can_not_be_a_new_run_is_refused_and_left_as_it_is(

@@ -1,9 +1,11 @@
-"""How long a launch lasts, and which rows it times."""
+"""How long a launch lasts, which rows it times, and in which order they are looked at."""
 
+import json
 import math
 
 import pytest
 
+from perfgate.compare import cheapest_first
 from perfgate.config import Timing
 from perfgate.measure.pairing import Open, affordable, quads_of
 from perfgate.process.protocol import Calibration, FirstRun
@@ -45,3 +47,20 @@ def test_the_most_urgent_rows_come_first_and_no_more_than_time_can_decide():
     left_s = sum(row.evidence.launches_left() for row in rows)
     found = [[row.row.name for row in affordable(rows, each)] for each in (left_s, 0.1)]
     assert found == [["grown", "odd", "calm"], ["grown"]]
+
+
+def test_the_cheapest_rows_are_looked_at_first_as_far_as_the_last_report_knows(tmp_path):
+    kinds = {"slow": "time", "new": "time", "quick": "time", "raw": "timeraw", "tuned": "track"}
+    rows = [Row(Benchmark(name, name, None, kind, 60.0)) for name, kind in kinds.items()]
+    report = tmp_path / "gate.json"
+    for text, order in (
+        ("{", ["raw", "slow", "new", "quick", "tuned"]),  # a killed run may have left anything
+        (
+            json.dumps(
+                {"rows": [{"name": "slow", "looked_s": 30}, {"name": "quick", "looked_s": 1}]}
+            ),
+            ["raw", "quick", "new", "slow", "tuned"],
+        ),
+    ):
+        report.write_text(text)
+        assert [row.name for row in cheapest_first(rows, report)] == order
