@@ -73,8 +73,8 @@ class ProfileCache:
     def update(self, section: str, key: str, entry: Entry) -> None:
         """Add an entry, or replace it.
 
-        If a process holds the lock for too
-        long, or the file can't be written, there is a warning, and nothing is kept.
+        If a process holds the lock for too long, or the file can't be written, there is a warning,
+        and nothing is kept.
         """
         if self._gave_up:
             return
