@@ -57,13 +57,6 @@ def _compare(argv: Sequence[str]) -> int:
     return importlib.import_module("perfgate.compare").compare(options)
 
 
-def _version() -> str:
-    try:
-        return metadata.version("perfgate")
-    except metadata.PackageNotFoundError:
-        return "of a folder that is not installed"
-
-
 def _parser() -> Parser:
     parser = Parser(
         "perfgate",
@@ -71,7 +64,9 @@ def _parser() -> Parser:
         "an asv suite.",
         _EPILOG,
     )
-    parser.add_argument("--version", action="version", version=f"perfgate {_version()}")
+    installed = (each.version for each in metadata.distributions(name="perfgate"))
+    version = next(installed, "of a folder that is not installed")
+    parser.add_argument("--version", action="version", version=f"perfgate {version}")
     parser.add_argument(
         "--base",
         required=True,

@@ -48,7 +48,6 @@ def _pattern(text: str) -> str:
 # Nothing is converted, because a quoted number or a boolean in place of a number is a mistake.
 Number = Annotated[float, Strict()]
 Amount = Annotated[Number, Field(ge=0)]
-Chance = Annotated[Number, Field(gt=0, lt=1)]
 Day = Annotated[date, Strict()]
 Regex = Annotated[str, AfterValidator(_pattern)]
 Stop = Literal["stop", "warn"]

@@ -215,6 +215,13 @@ class Row:
         return self.benchmark.is_timed and self.is_comparable and not self.same
 
     @property
+    def has_same_program(self) -> bool:
+        """Whether both sides compile the same program, and as often."""
+        base, head = self.base.program, self.head.program
+        is_same = base is not None and head is not None and base.identity == head.identity
+        return is_same and self.base.recompilations == self.head.recompilations
+
+    @property
     def hangs_on_head(self) -> bool:
         """Whether it ends on the base, but runs into its timeout on head."""
         return self.head.timed_out and self.base.ran is not None and not self.base.problem

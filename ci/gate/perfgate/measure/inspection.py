@@ -207,12 +207,8 @@ def _what_is_same(run: Run, row: Row, pool: WorkerPool) -> Literal["", "code", "
         return ""
     if not _may_use(row, run.sides, run.sides.changed_code):
         return "code"
-    base, head = row.base.program, row.head.program
-    if base is None or head is None or not head.timed_is_program:
-        return ""
-    # If head compiles the program again at each call, the program is the same but the timed work
-    # is not.
-    if base.identity != head.identity or row.base.recompilations != row.head.recompilations:
+    head = row.head.program
+    if head is None or not head.timed_is_program or not row.has_same_program:
         return ""
     seconds = [row.base.seconds, row.head.seconds]
     for again in range(_ROUNDS):
@@ -309,14 +305,15 @@ def _changes(row: Row, rules: Rules) -> tuple[Change, ...]:
     """Compare both sides of a row.
 
     One look at a value of a clock or of the system only raises a suspicion. If both sides run the
-    same code, any difference in such values is noise.
+    same code, or compile the same program, any difference in such values is noise.
     """
     changes = compare_metrics(row, rules) if row.is_comparable else ()
+    is_same = row.same == "code" or row.has_same_program
     return tuple(
-        dataclasses.replace(each, word=SAME if row.same == "code" else UNSURE)
+        dataclasses.replace(each, word=SAME if is_same else UNSURE)
         if rules.rule_of(each.metric, row.name, row.benchmark.unit).is_measured
         and not each.accepted
-        and (row.same == "code" or each.word == WORSE)
+        and (is_same or each.word == WORSE)
         else each
         for each in changes
     )

@@ -269,10 +269,10 @@ class Session:
                 warm_up = protocol.Sample(*benchmark.target, calls=row.calls, own_time=False)
                 self._ask(row, pool, warm_up, both, at_once=True)
             return
-        request = protocol.Calibrate(*benchmark.target, target_s=timing.sample_s)
+        first_s = max(row.row.base.seconds or 0.0, row.row.head.seconds or 0.0)
+        request = protocol.Calibrate(*benchmark.target, timing.sample_s, first_s)
         found = self._ask(row, pool, request, both, at_once=True)
-        calibrations = list(found.values())
-        row.calls, row.quads, row.turns = quads_of(calibrations, timing, self.share_s)
+        row.calls, row.quads, row.turns = quads_of(list(found.values()), timing, self.share_s)
         # The base decides: a change that begins to read a file at each call keeps the limits.
         ran = row.row.base.ran
         is_hot = ran is not None and ran.is_quiet and found["base"].is_work

@@ -58,10 +58,11 @@ class Watch(Target["Calls"]):
 class Calibrate(Target["Calibration"]):
     """Warm a benchmark up, and find how many calls last for `target_s`.
 
-    It is set up first if it is not.
+    It is set up first if it is not. If known, its first calls took `first_s` on the slower side.
     """
 
     target_s: float
+    first_s: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -28,14 +28,14 @@ def inspect(suite: LoadedSuite, target: protocol.Inspect) -> protocol.FirstRun |
         benchmark = suite.prepare(target)
         if benchmark.type != "time":
             return _value(suite, benchmark, target.row)
-        sampling.sample(benchmark, 1)
+        very_first = sampling.call(benchmark)
     # The sides are inspected on different cores. Time that a neighbour took from one core must not
     # count as compile time.
     worked_now, waited_now = own_time.scheduled()
     wanted = worked_now - worked + waited_now - waited
     share = (worked_now - worked) / wanted if wanted > 0 else 1.0
     with (again := compiled.Compilations()).counted():
-        taken = [sampling.call(benchmark)]
+        taken = [very_first if sampling.is_raw(benchmark) else sampling.call(benchmark)]
     end = time.perf_counter() + _CALLING_S
     while len(taken) < _MOST_CALLS and time.perf_counter() + taken[-1][0] < end:
         taken.append(sampling.call(benchmark))
@@ -51,8 +51,9 @@ def inspect(suite: LoadedSuite, target: protocol.Inspect) -> protocol.FirstRun |
             numbers["own_calls"] = float(sum(found.counts.get(name, 0) for name in found.seconds))
     program = _program(benchmark, suite.exchange, target.row)
     used = suite.footprint(), listing.loaded_from()
-    is_quiet = any(is_quiet for _, is_quiet in taken)
-    return protocol.FirstRun(seconds, None, numbers, program, *used, is_quiet)
+    return protocol.FirstRun(
+        seconds, None, numbers, program, *used, any(quiet for _, quiet in taken)
+    )
 
 
 def _value(suite: LoadedSuite, benchmark: Any, row: str) -> protocol.FirstRun | protocol.Skipped:

@@ -16,9 +16,9 @@ from ..process import protocol
 from . import own_time, used_files
 
 _WORKER = os.getpid()
-# A call that seems to sleep is checked this often, because a virtual machine's host that takes the
-# core away looks like sleep.
+# A call that seems to sleep is checked this often: a host that takes the core away looks like it.
 _AGAIN = 2
+_START_S = 0.1  # roughly, of an interpreter
 # asv's program for a timeraw_ statement's interpreter, with another clock.
 _RAW = """
 from timeit import timeit
@@ -62,8 +62,7 @@ def sample(benchmark: Any, calls: int, clock: Clock | None = None) -> float:
 
     A `clock` replaces the benchmark's own for this sample.
     """
-    # With these values asv takes one sample of `calls` calls without a warm-up, because the gate
-    # decides about both.
+    # asv takes one sample of `calls` calls without a warm-up, since the gate decides about both.
     number = benchmark.number  # of a benchmark that stays set up, the author's
     benchmark.repeat = 1
     benchmark.number = max(1, calls)
@@ -79,12 +78,14 @@ def sample(benchmark: Any, calls: int, clock: Clock | None = None) -> float:
     return seconds
 
 
-def calibrate(benchmark: Any, target_s: float) -> protocol.Calibration:
+def calibrate(benchmark: Any, target_s: float, first_s: float) -> protocol.Calibration:
     """Warm up a benchmark, and find how many calls last for `target_s`."""
     fixed = benchmark.number > 0  # the author has fixed the number of calls
     calls = max(1, int(benchmark.number))
     if not is_raw(benchmark):
         sample(benchmark, calls)
+    elif first_s:  # it can't be warmed up, and its seconds are known
+        return protocol.Calibration(calls, first_s, calls * first_s + _START_S, is_work=False)
     while True:
         clock = own_clock(benchmark)
         start = time.perf_counter()
@@ -93,8 +94,7 @@ def calibrate(benchmark: Any, target_s: float) -> protocol.Calibration:
         # asv repeats setup before each call. If setup is the slow part, stop at ten times the
         # target.
         if fixed or seconds * calls >= target_s / 2 or wall_s >= 10 * target_s:
-            can_tell = None if is_raw(benchmark) else clock
-            is_work = can_tell is not None and _is_work(benchmark, calls, can_tell)
+            is_work = clock is not None and _is_work(benchmark, calls, clock)
             return protocol.Calibration(calls, seconds, wall_s, is_work)
         calls = max(calls + 1, min(10 * calls, math.ceil(target_s / max(seconds, 1e-9))))
 

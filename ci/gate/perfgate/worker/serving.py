@@ -110,7 +110,7 @@ _ANSWERS: dict[type, Callable[[LoadedSuite, Any], protocol.Reply]] = {
     protocol.Inspect: first_run.inspect,
     protocol.Watch: _watch,
     protocol.Calibrate: lambda suite, it: sampling.calibrate(
-        suite.ready.get(it.row) or suite.prepare(it), it.target_s
+        suite.ready.get(it.row) or suite.prepare(it), it.target_s, it.first_s
     ),
     protocol.Sample: _sample,
     protocol.Release: lambda suite, request: suite.release(request.row),
