@@ -1,11 +1,12 @@
-"""Time programs on the devices of all cores. This is only an asv suite.
+"""Time rollouts on the devices of all cores. This is only an asv suite.
 
-`throughput.py --devices` measures how they scale.
+`throughput.py --devices` measures how they and trainings scale. Trainings on all cores are in
+`training.py`.
 """
 
 from typing import Any, ClassVar
 
-from benchmarks.harness.asv_suite import AsvSuite, names_of, skip_unless_several_cores
+from benchmarks.harness.asv_suite import AsvSuite, skip_unless_several_cores
 from benchmarks.harness.device_scaling import Point, device_counts, ready
 from benchmarks.harness.workload import Workload
 
@@ -14,7 +15,7 @@ class SeveralCores(AsvSuite):
     """Seconds of a call that the devices of all cores share; gate.toml unpins it."""
 
     suite = "devices"
-    params: ClassVar = names_of(suite)
+    params: ClassVar = ["cartpole-rollout"]
     param_names: ClassVar = ["workload"]
     version = "3"  # of one chunk; before, each side found by its clock how many its calls had
 
@@ -26,9 +27,9 @@ class SeveralCores(AsvSuite):
         self.built = ready(declared, Point(most, declared.num_envs))
 
     def time_call(self, workload: str) -> None:
-        """Step or train, and wait for every device."""
+        """Step, and wait for every device."""
         self.built.run(self.built.scan_chunk_size)
 
     def program(self, workload: str) -> Any:
-        """Return the compiled chunk or updates, for the gate."""
+        """Return the compiled chunk, for the gate."""
         return self.built.updates
