@@ -97,11 +97,15 @@ def _writes_rows(equation: JaxprEqn) -> bool:
 
     If XLA fuses two such writes, it copies both arrays instead of writing the rows in place.
     """
-    name, params = equation.primitive.name, equation.params
-    if name == "scan" and len(equation.outvars) > params["num_carry"]:
+    if equation.primitive.name not in _LOOPS:
+        return False
+    bodies = list(jaxprs_in_params(equation.params))
+    # What a scan stacks has an axis more outside than inside.
+    shapes = [[_shape(each) for each in body.outvars] for body in bodies]
+    if equation.primitive.name == "scan" and [*map(_shape, equation.outvars)] not in shapes:
         return True
-    inside = (each for body in jaxprs_in_params(params) for each in equations(body))
-    return name in _LOOPS and any(each.primitive.name == "dynamic_update_slice" for each in inside)
+    inside = (each for body in bodies for each in equations(body))
+    return any(each.primitive.name == "dynamic_update_slice" for each in inside)
 
 
 def is_elementwise(equation: JaxprEqn) -> bool:
