@@ -211,9 +211,11 @@ class RunFolder:
     def discard(self) -> None:
         """Remove the folder of a run that has not trained yet, unless it holds anything else."""
         with contextlib.suppress(OSError):
-            names = {each.name for each in self.path.iterdir()}
-            if names == {".lock", "config.toml", "environment.json"}:
-                shutil.rmtree(self.path)
+            paths = list(self.path.iterdir())
+            if {each.name for each in paths} == {".lock", "config.toml", "environment.json"}:
+                for path in paths:
+                    path.unlink()
+                self.path.rmdir()  # which refuses if somebody has written a file meanwhile
 
 
 class Checkpoints:
