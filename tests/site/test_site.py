@@ -204,8 +204,8 @@ def test_the_site_leads_to_the_documentation_or_else_to_its_source(tmp_path, rep
 
 
 def test_noise_tables_what_was_accepted_and_the_pages_of_asv_are_shown(tmp_path):
-    mutants = "mutant,wanted,exit_code,cause_named,kept,worst,commit,date\n"
-    mutants += "a-comment,0,3,False,False,1.149,0123abcd,2026-11-20\n"
+    mutants = "mutant,wanted,exit_code,cause_named,kept,worst,others,commit,date\n"
+    mutants += "a-comment,0,3,False,False,1.149,0.85,0123abcd,2026-11-20\n"
     accepted = '[[accepted]]\nbenchmark = "x"\nmetric = "time"\nratio = 1.2\n'
     accepted += 'reason = "exact sums"\nexpires = 2020-01-31\n'
     for name, text in (
@@ -222,8 +222,9 @@ def test_noise_tables_what_was_accepted_and_the_pages_of_asv_are_shown(tmp_path)
     assert "2020-01-31, expired" in changes
     noise = read(site, "noise.html")
     for shown in (
-        *("0.012346", "12.5%", "a comment", ">15%<", ">0123abcd</code>"),
-        "0 of 0 harmful changes failed with their cause named, and 0 of 1 harmless ones passed.",
+        *("0.012346", "12.5%", "a comment", ">15%<", ">0.85<", ">0123abcd</code>"),
+        "0 of 0 harmful changes failed with their cause named, and 0 of 1 harmless ones passed. "
+        "None of these failed.",
     ):
         assert shown in noise
     assert (site / "history" / "index.html").is_file()

@@ -28,16 +28,18 @@ def _trials(table: OtherTable, site: Site) -> dict[str, Any]:
     rows = [_trial(row, site) for row in sorted(cells, key=lambda row: row["kept"])]
     harmful = [row for row in rows if row["should"] == "fail"]
     right = sum(row["right"] for row in harmful)
-    passed = sum(row["right"] for row in rows if row["should"] == "pass")
+    harmless = [row for row in rows if row["should"] == "pass"]
+    passed = sum(row["right"] for row in harmless)
+    failed = sum(row["said"].startswith(_SAID["1"]) for row in harmless)
     ages = [(row["date"], row["num_commits"]) for row in rows]
     return {
         "file": table.name,
         "title": "Whole runs" if table.name.startswith("gate_") else "Single changes",
         "sum": f"{right} of {len(harmful)} harmful changes failed with their cause named, and "
-        f"{passed} of {len(rows) - len(harmful)} harmless ones passed.",
+        f"{passed} of {len(harmless)} harmless ones passed. {failed or 'None'} of these failed.",
         "rows": rows,
         "oldest": min(ages, key=lambda age: (age[0], -age[1]), default=("", -1)),
-        **{name: any(row[name] for row in rows) for name in ("busy", "bound")},
+        **{name: any(row[name] for row in rows) for name in ("busy", "others", "bound")},
     }
 
 
@@ -56,6 +58,7 @@ def _trial(row: dict[str, str], site: Site) -> dict[str, Any]:
         "said": said,
         "right": row["kept"] == "True",
         "busy": row.get("busy", ""),
+        "others": row.get("others", ""),
         "verdicts": row.get("verdicts", "").replace(";", ","),
         "bound": f"{(bound - 1) * 100:.0f}%" if bound else "",
         "took_s": row.get("seconds", ""),
