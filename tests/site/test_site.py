@@ -223,7 +223,7 @@ def test_noise_tables_what_was_accepted_and_the_pages_of_asv_are_shown(tmp_path)
     noise = read(site, "noise.html")
     for shown in (
         *("0.012346", "12.5%", "a comment", ">15%<", ">0.85<", ">0123abcd</code>"),
-        "0 of 0 harmful changes failed with their cause named, and 0 of 1 harmless ones passed. "
+        "0 of 0 harmful changes failed with their cause named, and 0 of 1 harmless ones passed.",
         "None of these failed.",
     ):
         assert shown in noise
