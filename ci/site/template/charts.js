@@ -13,7 +13,8 @@ const Charts = {
         width,
         height: Math.round(Math.min(Math.max(width * 0.42, 236), 400)),
         legend: { show: false },
-        padding: [12, options.figure.clientWidth < 600 ? 14 : 32, 0, 0],
+        // half of the last label, which is as wide as the space of a label allows
+        padding: [12, options.figure.clientWidth < 600 ? options.xSpace * 0.4 : 36, 0, 0],
         cursor: { points: { size: 9 }, drag: { x: options.zoom ?? false, y: false }, y: false },
         scales: { x: Charts.xScale(options), y: Charts.yScale(options, visible) },
         axes: Charts.axes(options),
