@@ -73,7 +73,7 @@
     const hidden = new Set(wanted.split(",").filter((name) => series.some((each) => each.name === name)));
     const rate = (value) => Site.quantity(value, "steps/s");
     const chunk = (point) => (point[4] ? `, chunk ${Number(point[4]).toLocaleString("en")}` : "");
-    figure.querySelector(".readout").textContent = `Each library at its best chunk, ${chart.kind}. Medians and 95% intervals on ${chart.device}. Point at a size, tap it or use the arrow keys.`;
+    figure.querySelector(".readout").textContent = `Steps per second by environments, each library at its best chunk, ${chart.kind}. Medians and 95% intervals on ${chart.device}. Point at a size, tap it or use the arrow keys.`;
     Charts.draw({
       figure, series, hidden, x: sizes, lines: true, xLog: chosen.x !== "linear", yLog: chosen.y !== "linear", yZero: chosen.y === "linear",
       xText: (value) => (figure.clientWidth < 600 ? rate(value).replace(" ", "") : value.toLocaleString("en")), yText: rate, xSpace: 60,
