@@ -21,6 +21,7 @@ from sphinx.application import Sphinx
 
 project = "Myriad"
 author = "The Myriad authors"
+project_copyright = author
 release = importlib.metadata.version("myriad-rl")
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
