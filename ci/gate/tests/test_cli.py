@@ -7,6 +7,7 @@ import pytest
 from perfgate import cli
 
 ACCEPT = ["accept", "x", "--reason", "y", "--expires"]
+GATE = ["--base", "main"]
 
 
 def test_help_lists_every_command_and_each_command_has_help(capsys):
@@ -28,20 +29,35 @@ def test_help_lists_every_command_and_each_command_has_help(capsys):
         (["publish"], "perfgate has no command 'publish'; it has accept, history, comment"),
         (["acept"], "perfgate has no command 'acept'; did you mean 'accept'?"),
         ([], "the following arguments are required: --base"),
-        (["--base", "main", "--pytest-args", "-k x"], "--pytest-args needs --pytest-benchmark"),
-        (["--base", "main", "--pytest-args", "-k 'x"], "can't be split into words: No closing"),
-        (["--base", "main", "--bench", "("], "'(' is not a valid regular expression"),
+        ([*GATE, "--pytest-args", "-k x"], "--pytest-args needs --pytest-benchmark"),
+        ([*GATE, "--pytest-args", "-k 'x"], "can't be split into words: No closing"),
+        ([*GATE, "--bench", "("], "'(' is not a valid regular expression"),
         (["--bas", "main"], "required: --base; perfgate --help lists the flags."),
         (["comment"], "--changed; perfgate comment --help lists the flags."),
         ([*ACCEPT, "2020-01-01"], "--expires must not be in the past, but got 2020-01-01."),
         ([*ACCEPT, "2999-01-01", "--ratio", "2", "--reason", " "], "accept: reason: "),
         ([*ACCEPT, "soon"], "argument --expires: invalid fromisoformat value: 'soon'"),
         (["history", "--results", "nope"], "--results must name a folder, but nope is none."),
-        (["--base", "main", "--output", "/dev/null"], "--output /dev/null can't be written: File"),
+        ([*GATE, "--output", "/dev/null"], "--output /dev/null can't be written: File"),
+        (["--base", "nowhere"], "'nowhere' is not a commit"),
+        ([*GATE, "--suite-config", "absent.json"], "there is no absent.json"),
+        ([*GATE, "--bench", "nothing_like_it"], "matches no benchmark"),
+        ([*GATE, "--rules", "absent.toml"], "there is no absent.toml"),
+        ([*GATE, "--python", "nowhere/python"], "'nowhere/python' is not a program"),
+        ([*GATE, "--shard", "3/2"], "--shard"),
+        ([*GATE, "--bench", "track_mean", "--shard", "2/2"], "holds no benchmark"),
+        ([*GATE, "--pytest-benchmark", "nowhere"], "but got nowhere"),
+        pytest.param(
+            [*GATE, "--pytest-benchmark", "smallsum"],
+            "no test in smallsum uses the fixture",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
-def test_a_mistake_gets_one_line_and_exit_code_2(capsys, argv, said):
-    assert cli.main(argv) == 2
-    answer = capsys.readouterr().err
+def test_a_mistake_gets_one_line_and_exit_code_2(repository, argv, said):
+    repository.write("smallsum/other.py", "")
+    done = repository.perfgate(*argv)
+    assert done.returncode == 2
+    (answer,) = [line for line in done.stderr.splitlines() if not line.startswith("listing the")]
     assert said in answer
-    assert len(answer.splitlines()) == 1
+    assert not list(repository.temporary.iterdir())

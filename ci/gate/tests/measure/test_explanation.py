@@ -1,7 +1,6 @@
 """Why a row takes longer: its program, functions that are called, packages that are imported."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -12,42 +11,9 @@ from perfgate.measure.run import Run
 from perfgate.process.protocol import Calls
 from perfgate.rows import Benchmark, Change, Row, SideRun
 from perfgate.stats.evidence import SLOWER, Evidence
-from perfgate.worker import profiling
 
 ROOT = Path(__file__).resolve().parents[4]
-HERE = "ci/gate/tests/measure/test_explanation.py"
 RULES = read_rules(DEFAULT_FILE, DEFAULT_FILE.with_name("accepted.toml"))
-
-
-def _leaf(number):
-    return abs(int(number))
-
-
-def _busy():
-    return sum(number * number for number in range(200_000))
-
-
-def _caller():
-    _busy()
-    return [_leaf(number) for number in list({"1": 1, "2": 2, "3": 3}.keys())]
-
-
-def test_a_profile_counts_calls_and_charges_each_function_its_own_seconds(monkeypatch):
-    def sample(benchmark, calls, clock):
-        clock.timer()
-        benchmark()
-        clock.timer()
-
-    monkeypatch.setattr(profiling, "sampling", SimpleNamespace(sample=sample))
-    found = profiling.profiled(_caller, ROOT)
-    assert found.counts[f"{HERE}:_caller"] == 1
-    assert found.counts[f"{HERE}:_leaf"] == 3
-    assert found.counts["builtins.abs"] == 3
-    assert found.counts["dict.keys"] == 1
-    order = list(found.counts)
-    assert order.index(f"{HERE}:_caller") < order.index(f"{HERE}:_busy")
-    assert found.seconds[f"{HERE}:_caller"] < 0.5 * sum(found.seconds.values())
-    assert set(found.seconds) >= {f"{HERE}:_busy", f"{HERE}:_leaf"}
 
 
 def test_only_what_every_round_shows_is_a_cause():

@@ -5,7 +5,6 @@ import pytest
 from gate_repository import make_repository
 
 SUITE = """
-import pathlib
 import subprocess
 import sys
 
@@ -24,10 +23,6 @@ class Cached:
 
     def time_cached(self, values):
         sum(values)
-
-
-def time_reads():
-    eval(pathlib.Path(smallsum.__file__).with_name("formula.py").read_text())
 
 
 class Torn:
@@ -50,13 +45,12 @@ FILES = {
     "benchmarks/uses.py": SUITE,
     "smallsum/cached.py": "VALUES = [1, 2]\n",
     "smallsum/extra.py": "def work():\n    return 1\n",
-    "smallsum/formula.py": "1 + 1\n",
     "smallsum/late.py": "VALUE = 1\n",
     "smallsum/other.py": "VALUE = 1\n",
     "tests/test_other.py": "VALUE = 1\n",
     "data/values.txt": "1\n",
 }
-NAMES = ("Cached.time_cached", "Torn.time_nothing", "ZLast.time_child", "time_reads", "time_table")
+NAMES = ("Cached.time_cached", "Torn.time_nothing", "ZLast.time_child", "time_table")
 ROWS = {f"uses.{name}" for name in NAMES}
 
 
@@ -96,7 +90,6 @@ def test_only_a_row_that_starts_other_processes_is_timed_if_nobody_uses_what_cha
 
 @pytest.mark.slow
 def test_what_a_row_has_used_or_may_use_lets_it_be_timed(repository):
-    repository.replace("smallsum/formula.py", "1 + 1", "2 + 1")
     repository.replace("smallsum/cached.py", "[1, 2]", "[2, 1]")
     repository.replace("smallsum/late.py", "1", "2")
     assert reached(repository) == ROWS - {"uses.time_table"}

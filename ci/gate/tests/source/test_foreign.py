@@ -142,7 +142,7 @@ def test_a_module_that_can_not_be_imported_stops_no_other(repository):
 
 
 @pytest.mark.slow
-def test_a_benchmark_of_something_new_or_one_that_the_change_breaks_costs_no_other(repository):
+def test_a_benchmark_that_is_new_gone_or_broken_by_the_change_costs_no_other(repository):
     helper = "def helper(value):\n    return value\n\n\n"
     repository.write("benchmarks/own.py", f"{helper}def track_own():\n    return helper(1)\n")
     repository.commit()
@@ -153,13 +153,17 @@ def test_a_benchmark_of_something_new_or_one_that_the_change_breaks_costs_no_oth
     new = "def track_new():\n    return extra.new()\n\n\ndef track_mean"
     repository.replace(suite, "def track_mean", new)
     repository.replace(suite, "return len(path", "return 1 + len(path")
-    found = repository.count(3, "track")
+    repository.replace(suite, "def mem_table", "def mem_other")
+    found = repository.count(3, "track|^basics.mem")
     assert found.verdicts() == {
         "basics.Cached.track_note": "could not measure",
+        "basics.mem_other": "new",
+        "basics.mem_table": "gone",
         "basics.track_mean": "same",
         "basics.track_new": "new",
         "own.track_own": "could not measure",
     }
+    assert "| `basics.track_new` | new | 1, on head alone |" in found.out
     (reason,) = found.rows["basics.Cached.track_note"]["reasons"]
     assert "its code changed, and the base can't import its module" in reason
     assert "ImportError: cannot import name 'extra'" in reason

@@ -64,7 +64,6 @@ dependencies = ["numpy"]
 """
 
 
-@pytest.mark.usefixtures("fake_uv")
 @pytest.mark.parametrize(
     ("file", "text", "environments", "notes"),
     [
@@ -73,6 +72,7 @@ dependencies = ["numpy"]
         ("pyproject.toml", PROJECT.replace("numpy", "scipy"), "dependencies changed", 0),
         ("asv.conf.json", '{"matrix": {"numpy": ["2"]}}', "asv's matrix changed", 0),
         ("Cargo.toml", "", "the package is compiled", 0),
+        ("uv.lock", "version = 1\n", "uv.lock changed", 0),
         ("constraints.txt", "numpy<3", "constraints.txt changed", 0),
         ("requirements.txt", "numpy>=1", "requirements.txt changed", 0),
         ("requirements/base.txt", "numpy>=1", "requirements/base.txt changed", 0),  # in setup.cfg
@@ -84,7 +84,7 @@ dependencies = ["numpy"]
     ],
 )
 def test_two_environments_are_built_where_versions_differ_and_what_is_not_followed_is_named(
-    repository, file, text, environments, notes
+    repository, fake_uv, file, text, environments, notes
 ):
     repository.write("setup.cfg", "[options]\ninstall_requires = file: requirements/base.txt\n")
     repository.write("smallsum/fast.pyx", "")
@@ -95,19 +95,12 @@ def test_two_environments_are_built_where_versions_differ_and_what_is_not_follow
         assert environments in sides.environments
         note = f"{file} changed, but the gate did not follow it."
         assert list(sides.notes) == [note] * notes
-
-
-@pytest.mark.slow
-def test_two_environments_are_built_where_dependencies_differ(repository, fake_uv):
-    repository.write("uv.lock", "version = 1\n")
-    run = repository.count(0, "track_mean")
-    assert "one for each side: uv.lock changed" in run.out
-    commands = fake_uv.read_text().splitlines()
-    assert [each.split()[0] for each in commands] == ["venv", "pip", "venv", "export", "pip"]
-    assert "base asv_runner pympler" in commands[1]
-    assert commands[3].startswith("export --quiet --frozen")
-    assert "--constraint" in commands[4]
-    assert "head asv_runner pympler" in commands[4]
+        are_two = not environments.startswith("one, shared")
+        assert (sides.base.python != sides.head.python) is are_two
+    called = fake_uv.read_text() if are_two else ""
+    assert all((f"/{side} asv_runner pympler" in called) is are_two for side in ("base", "head"))
+    # of the side that has a lock, its versions are taken
+    assert called.count("export --quiet --frozen") == (file == "uv.lock")
 
 
 def test_an_environment_holds_constraints_extras_and_the_first_versions_of_the_matrix(
