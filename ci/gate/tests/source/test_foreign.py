@@ -163,7 +163,7 @@ def test_a_benchmark_that_is_new_gone_or_broken_by_the_change_costs_no_other(rep
         "basics.track_new": "new",
         "own.track_own": "could not measure",
     }
-    assert "| `basics.track_new` | new | 1, on head alone |" in found.out
+    assert "| `basics.track_new` | new | 1 unit, on head alone |" in found.out
     (reason,) = found.rows["basics.Cached.track_note"]["reasons"]
     assert "its code changed, and the base can't import its module" in reason
     assert "ImportError: cannot import name 'extra'" in reason
