@@ -9,8 +9,7 @@ import jax
 import pytest
 
 from benchmarks.harness import alternation, workloads
-from benchmarks.harness.alternation import LibraryProcess
-from benchmarks.harness.registry import OURS, library_of
+from benchmarks.harness.registry import library_of
 from benchmarks.harness.worker import ChildError, failure_of
 from benchmarks.harness.workloads import Declaration, Training
 from benchmarks.libraries import __main__ as libraries
@@ -78,13 +77,3 @@ def declare(monkeypatch):
 def libraries_in_this_process(monkeypatch):
     """Run libraries in the test's process; test_alternation.py and others start real ones."""
     monkeypatch.setattr(alternation, "LibraryProcess", InThisProcess)
-
-
-@pytest.fixture
-def ours_in_this_process(monkeypatch):
-    """Run Myriad in the test's process, and all others in their own."""
-
-    def either(name):
-        return (InThisProcess if library_of(name) == OURS else LibraryProcess)(name)
-
-    monkeypatch.setattr(alternation, "LibraryProcess", either)

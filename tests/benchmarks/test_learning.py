@@ -4,15 +4,6 @@ import myriad
 from benchmarks import learning
 
 
-def run(first, final):
-    return {"seed": 0, "first": first, "final_return": final}
-
-
-def test_a_target_counts_what_was_in_time_and_what_held():
-    runs = [run(20_000, 500.0), run(60_000, 480.0), run(None, 100.0)]
-    assert learning.kept(learning.TARGETS[0], runs) == (1, 2)
-
-
 class Trained:
     """Stands in for the training; the second target's is interrupted."""
 
@@ -24,13 +15,14 @@ class Trained:
     def train(self, seed):
         if self.target is not learning.TARGETS[0]:
             raise KeyboardInterrupt
-        return run(20_000, 500.0)
+        first, final = [(20_000, 500.0), (60_000, 480.0), (None, 100.0)][seed]
+        return {"seed": seed, "first": first, "final_return": final}
 
 
-def test_what_was_trained_is_written_target_by_target(tmp_path, monkeypatch, capsys):
+def test_what_was_trained_is_counted_and_written_target_by_target(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(myriad, "configure", lambda: None)
     monkeypatch.setattr(learning, "Learning", Trained)
-    assert learning.main(["--seeds", "2", "--output", str(tmp_path / "runs.csv")]) == 130
-    assert len((tmp_path / "runs.csv").read_text().splitlines()) == 3
+    assert learning.main(["--seeds", "3", "--output", str(tmp_path / "runs.csv")]) == 130
+    assert len((tmp_path / "runs.csv").read_text().splitlines()) == 4
     line = capsys.readouterr().out.splitlines()[-1]
-    assert "| 2 of 2 by 50,000 | 500 to 500 | 2 of 2 at 475 after 150,000 |" in line
+    assert "| 1 of 3 by 50,000 | 100 to 500 | 2 of 3 at 475 after 150,000 |" in line

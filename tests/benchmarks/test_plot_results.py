@@ -1,13 +1,12 @@
 """What plots say of a table of results, and which of its rows they show."""
 
-import csv
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from benchmarks.harness.results import COLUMNS, NUMBERS, new_row, read_table
+from benchmarks.harness.results import COLUMNS, NUMBERS, new_row, read_table, write_csv
 from benchmarks.plot_results import main
 from benchmarks.plots import draw as drawing
 from benchmarks.plots.draw import PLOTS, draw, select
@@ -118,14 +117,6 @@ def table(rows):
     return found.assign(**{name: pd.to_numeric(found[name], errors="coerce") for name in NUMBERS})
 
 
-def write(path, rows, columns=COLUMNS):
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, columns)
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
-
-
 def figure_of(kind, rows=None):
     plot = PLOTS[kind]
     return plot.figure(select(table(PICTURES[kind][0]() if rows is None else rows), plot))
@@ -220,7 +211,7 @@ def test_memory_marks_what_was_refused():
 @pytest.mark.slow
 def test_a_folder_becomes_every_plot_as_png_and_svg(tmp_path, capsys):
     for name, (rows, *_) in PICTURES.items():
-        write(tmp_path / f"{name}.csv", rows())
+        write_csv(tmp_path / f"{name}.csv", COLUMNS, rows())
     # Tables of another schema are left out.
     (tmp_path / "noise.csv").write_text("run,verdict\n1,ok\n")
     (tmp_path / "empty.csv").write_text("")
@@ -243,7 +234,8 @@ def test_each_environment_has_its_plot_and_cartpole_the_plain_name(
     monkeypatch.setattr(drawing, "_save", lambda figure, stem: [stem])
     rows = throughput_rows(env="cartpole-control") + throughput_rows(env="my.module:Mine")
     rows += throughput_rows()
-    paths = draw(write(tmp_path / "rows.csv", rows), tmp_path, ["throughput"], env)
+    write_csv(tmp_path / "rows.csv", COLUMNS, rows)
+    paths = draw(tmp_path / "rows.csv", tmp_path, ["throughput"], env)
     assert [path.name.removeprefix(PLOTS["throughput"].file) for path in paths] == names
 
 
@@ -268,8 +260,8 @@ def test_what_can_not_be_drawn_is_refused(flags, says, tmp_path, monkeypatch, ca
     Path("other.csv").write_text("a,b\n1,2\n")
     Path("bytes.csv").write_bytes(b"\xff\xfe\x00")
     Path("empty").mkdir()
-    write(Path("c.csv"), throughput_rows())
-    write(Path("text.csv"), throughput_rows(num_steps="many"))
+    write_csv(Path("c.csv"), COLUMNS, throughput_rows())
+    write_csv(Path("text.csv"), COLUMNS, throughput_rows(num_steps="many"))
     text = Path("c.csv").read_text().replace(",01234567", "", 1)
     Path("short.csv").write_text(text)
     assert main(["--input", "empty", "--output", "plots", *flags]) == 2
@@ -281,7 +273,8 @@ def test_a_column_that_a_file_of_an_older_version_lacks_is_read_as_empty(tmp_pat
     newer = ("package_version", "steps_per_s_low", "memory_total_bytes")
     older = [name for name in COLUMNS if name not in newer]
     rows = [{name: each[name] for name in older} for each in throughput_rows()]
-    read = read_table(write(tmp_path / "older.csv", rows, columns=older))
+    write_csv(tmp_path / "older.csv", older, rows)
+    read = read_table(tmp_path / "older.csv")
     assert list(read.columns) == list(COLUMNS)
     assert set(read.package_version) == {""}
     assert read[list(newer[1:])].isna().all(axis=None)

@@ -6,14 +6,7 @@ import tomllib
 import pytest
 
 from benchmarks.harness.process import ROOT
-from benchmarks.harness.registry import (
-    DECLARED,
-    LIBRARIES,
-    OURS,
-    SuiteError,
-    library_of,
-    read_libraries,
-)
+from benchmarks.harness.registry import SuiteError, read_libraries
 from perfgate.source.asv_config import read_config
 from tests.child_processes import python
 
@@ -46,13 +39,6 @@ def test_what_a_peer_runs_imports_neither_myriad_nor_jax_by_itself():
     hide = "import sys; sys.modules.update(myriad=None, jax=None, numpy=None); sys.path.append('.')"
     imports = ", ".join(f"benchmarks.{name}" for name in PEER_MODULES)
     python("-S", "-c", f"{hide}; import {imports}", cwd=ROOT)
-
-
-def test_every_name_runs_a_declared_library():
-    assert OURS in LIBRARIES
-    assert {library_of(name) for name in DECLARED} == set(LIBRARIES)
-    assert library_of("gymnax-configured") == "gymnax"
-    assert library_of("a-library-of-an-older-file") == "a-library-of-an-older-file"
 
 
 def test_a_mistake_in_the_libraries_is_answered(tmp_path):

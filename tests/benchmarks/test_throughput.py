@@ -13,9 +13,8 @@ from benchmarks import throughput, utils
 from benchmarks.harness import alternation, gpu_programs
 from benchmarks.harness.asv_suite import skip_unless_runnable
 from benchmarks.harness.process import ROOT
-from benchmarks.harness.targets import Verdict, check_targets, targets_table
 from benchmarks.harness.workload import Case, Workload
-from benchmarks.harness.workloads import Declaration, Target, load
+from benchmarks.harness.workloads import Declaration, Target
 from benchmarks.libraries.ours import MyriadStepper
 from benchmarks.throughput import Throughput, chosen, main
 from tests.benchmarks.csv_rows import read_csv
@@ -143,48 +142,35 @@ ALONE, BOTH, PLAIN = "20 (20 to 20)", "10 (10 to 10)", "5.0 (5.0 to 5.0), at lea
 
 
 @pytest.mark.parametrize(
-    ("target", "changes", "expected"),
+    ("target", "changes", "expected", "code"),
     [
-        (replace(OF_GYMNAX, at_least_plain=5), {}, [ALONE, "met", BOTH, PLAIN]),
-        (replace(OF_GYMNAX, at_least_plain=6), {}, [ALONE, "MISSED"]),
-        (Target("tiny", of="gymnax", than="tiny"), {}, [ALONE, "reported"]),
-        (OF_JUMANJI, {"jumanji": {"status": "not installed"}}, ["-", "not installed"]),
-        (OF_JUMANJI, {"jumanji": {"reason": "a toy"}}, ["8.0 (8.0 to 8.0)*", "met"]),
+        (replace(OF_GYMNAX, at_least_plain=5), {}, [ALONE, "met", BOTH, PLAIN], 0),
+        (replace(OF_GYMNAX, at_least_plain=6), {}, [ALONE, "MISSED"], 1),
+        (Target("tiny", of="gymnax", than="tiny"), {}, [ALONE, "reported"], 0),
+        (OF_JUMANJI, {"jumanji": {"status": "not installed"}}, ["-", "not installed"], 0),
+        (OF_JUMANJI, {"jumanji": {"reason": "a toy"}}, ["8.0 (8.0 to 8.0)*", "met"], 0),
+        (OF_JUMANJI, {"myriad": {"status": "failed"}}, ["-", "MISSED"], 1),
     ],
-    ids=["met", "missed", "without a bound", "not installed", "noted"],
+    ids=["met", "missed", "without a bound", "not installed", "noted", "failed"],
 )
-def test_the_cells_of_a_target_say_what_became_of_it(target, changes, expected):
-    def measure(cases):
+def test_the_targets_of_an_environment_say_what_became_of_them_and_the_exit_code_is_1_if_missed(
+    target, changes, expected, code, monkeypatch, tmp_path, capsys
+):
+    def measure(cases, *_):
         outcomes = [
             alternation.Outcome(each, prepared={"num_steps": 1}, seconds=[SECONDS[each.side]] * 6)
             for each in cases
         ]
         return [replace(each, **changes.get(each.case.side, {})) for each in outcomes]
 
-    declaration = Declaration({"throughput": {"tiny": TINY}}, sanity_checks={}, targets=(target,))
-    (verdict,) = check_targets(declaration, measure)
-    line = targets_table([verdict]).split("\n")[-1]
+    workloads = {"tiny": TINY, "other": replace(TINY, env="snake")}
+    targets = (target, Target("other", of="jumanji"))
+    declaration = Declaration({"throughput": workloads}, targets=targets)
+    monkeypatch.setattr(throughput, "load", lambda: declaration)
+    monkeypatch.setattr(throughput, "measure", measure)
+    assert main(["--targets", "--env", "cartpole", "--output", str(tmp_path)]) == code
+    (line,) = [each for each in capsys.readouterr().out.splitlines() if "-control |" in each]
     cells = [cell.strip() for cell in line.split("|")][1:-1]
     assert cells[:3] == ["cartpole-control", "64", ""]
     assert cells[4].startswith(target.of)
     assert cells[5 : 5 + len(expected)] == expected
-
-
-@pytest.mark.parametrize(
-    ("statuses", "code", "word"),
-    [(("ok", "not installed"), 0, " not installed "), (("failed", "failed"), 1, " MISSED ")],
-)
-def test_targets_of_an_environment_are_measured_and_a_missed_one_is_exit_code_1(
-    statuses, code, word, monkeypatch, tmp_path, capsys
-):
-    outcomes = [
-        alternation.Outcome(Case(name, TINY), status=status)
-        for name, status in zip(("myriad", "jumanji"), statuses, strict=True)
-    ]
-    monkeypatch.setattr(
-        throughput,
-        "check_targets",
-        lambda declaration, _: [Verdict(target, outcomes) for target in declaration.targets],
-    )
-    assert main(["--targets", "--env", "snake", "--output", str(tmp_path)]) == code
-    assert capsys.readouterr().out.count(word) == len(load().targets_of("snake")) > 0

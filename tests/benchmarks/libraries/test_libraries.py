@@ -85,32 +85,31 @@ def test_what_a_library_does_not_measure_it_refuses_in_a_sentence(library, env, 
     assert reason in outcome.reason
 
 
-def test_the_users_environment_is_the_same_in_gymnax_step_by_step():
+def test_the_users_environment_is_the_same_in_gymnax():
     pytest.importorskip("gymnax")
-    ours, theirs = (
-        importlib.import_module(f"examples.{name}")
-        for name in ("my_environment", "my_environment_gymnax")
+    ours = importlib.import_module("examples.my_environment")
+    theirs = importlib.import_module("examples.my_environment_gymnax")
+    env, other = ours.HillCar(), theirs.HillCar()
+    rng = np.random.default_rng(0)
+    numbers = {
+        "position": rng.uniform(-1.2, 0.6, 1_000).astype(np.float32),
+        "velocity": rng.uniform(-0.07, 0.07, 1_000).astype(np.float32),
+        "time": rng.integers(0, 200, 1_000),
+    }
+    keys = jax.random.split(jax.random.key(0), 1_000)
+    start, _ = jax.vmap(env.reset, (0, None))(keys, env.default_params)
+    other_start, _ = jax.vmap(other.reset_env, (0, None))(keys, other.default_params)
+    np.testing.assert_allclose(start, other_start)
+    actions = rng.integers(0, 3, 1_000)
+    obs, _, reward, terminated, truncated, _ = jax.vmap(env.step, (0, 0, 0, None))(
+        keys, ours.CarState(**numbers), actions, env.default_params
     )
-    env = ours.HillCar()
-    other = theirs.HillCar()
-    obs, state = jax.vmap(env.reset, in_axes=(0, None))(
-        jax.random.split(jax.random.key(0), 50), env.default_params
+    other_obs, state, *expected, _ = jax.vmap(other.step_env, (0, 0, 0, None))(
+        keys, theirs.CarState(**numbers), actions, other.default_params
     )
-    other_state = theirs.CarState(position=state.position, velocity=state.velocity, time=state.time)
-    step = jax.jit(jax.vmap(env.step, in_axes=(0, 0, 0, None)))
-    other_step = jax.jit(jax.vmap(other.step_env, in_axes=(0, 0, 0, None)))
-    keys = jax.random.split(jax.random.key(1), 50)
-    drawn = np.random.default_rng(0).integers(0, 3, (200, 50))
-    for random_action in drawn:
-        # Half of them push the way they move, which climbs the hill.
-        uphill = np.where(np.asarray(state.velocity) < 0, 0, 2)
-        action = np.where(np.arange(50) < 25, random_action, uphill)
-        obs, state, reward, terminated, truncated, _ = step(keys, state, action, env.default_params)
-        other_obs, other_state, *expected, _ = other_step(
-            keys, other_state, action, other.default_params
-        )
-        np.testing.assert_allclose(obs, other_obs, rtol=1e-5, atol=1e-6)
-        np.testing.assert_array_equal([reward, terminated], expected)
-        over = terminated | other.is_truncated(other_state, other.default_params)
-        np.testing.assert_array_equal(terminated | truncated, over)
-    assert 0 < terminated.sum() < 50
+    np.testing.assert_allclose(obs, other_obs, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal([reward, terminated], expected)
+    over = terminated | other.is_truncated(state, other.default_params)
+    np.testing.assert_array_equal(terminated | truncated, over)
+    assert terminated.any()
+    assert truncated.any()

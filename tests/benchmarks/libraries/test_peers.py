@@ -17,7 +17,6 @@ from benchmarks.harness.plausibility import as_declared
 from benchmarks.harness.process import ROOT
 from benchmarks.harness.workload import Case, Workload
 
-pytestmark = pytest.mark.usefixtures("ours_in_this_process")
 BUDGET = Budget(num_rounds=2, min_rounds=2)
 TINY = Workload("throughput", "tiny", "gene-circuit-control", "random", 8, 6, (), num_steps=12)
 
