@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import myriad
-from gate_repository import RULES, UNCONFIRMED, make_repository
+from gate_repository import make_repository
 from tests.child_processes import run
 
 pytestmark = pytest.mark.long
@@ -90,7 +90,7 @@ def test_the_wheels_train_tune_and_gate_in_an_empty_environment(files, version, 
     tune = "tune --env cartpole --agent ppo --num-steps 1024 --n-trials 2 --num-seeds 1 --quiet"
     assert "best: trial" in run(python.with_name("myriad"), *tune.split(), **alone).stdout
     (tmp_path / "judged").mkdir()
-    repository = make_repository(tmp_path / "judged", UNCONFIRMED + RULES)
+    repository = make_repository(tmp_path / "judged")
     repository.replace("smallsum/__init__.py", "1.0 * number", "2.0 * number")
     command = [python.with_name("perfgate"), "--base", "main", "--bench", "track_mean"]
     done = run(*command, "--no-timing", code=1, cwd=repository.root)

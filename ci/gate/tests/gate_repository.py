@@ -39,15 +39,6 @@ worse = "more"
 tolerance = 0.01
 clock = true
 """
-# More rules, for tests in which a value's confirmation by eight new processes is not the question.
-UNCONFIRMED = """
-[[metric]]
-name = "track"
-benchmark = "track_(mean|sum)$"
-worse = "more"
-clock = false
-tolerance = 0.01
-"""
 
 
 def run(command, cwd=None, code=0, **variables):
@@ -150,7 +141,7 @@ class Repository:
         done = self.perfgate("--base", base, *arguments)
         assert done.returncode == code, done.stdout + done.stderr
         report = self.root / ".asv" / "gate" / "gate.json"
-        return Run(done.stdout, done.stderr, report, self.temporary)
+        return Run(done.stdout, done.stderr, report)
 
     def count(self, code, bench, *arguments, **options):
         """Run the gate without timing on some benchmarks."""
@@ -164,7 +155,6 @@ class Run:
     out: str
     err: str
     report: Path
-    temporary: Path
 
     @property
     def rows(self):
@@ -176,12 +166,12 @@ class Run:
         return {name: row["verdict"] for name, row in self.rows.items()}
 
 
-def make_repository(folder, rules=RULES):
+def make_repository(folder):
     """Commit a copy of the fixture project."""
     shutil.copytree(PROJECT, folder / "project")
     repository = Repository(folder / "project")
     repository.write(".gitignore", ".asv/\n__pycache__/\n")
-    repository.write("gate.toml", rules)
+    repository.write("gate.toml", RULES)
     repository.git("init", "--quiet", "--initial-branch", "main")
     repository.commit("start")
     return repository

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gate_repository import RULES, UNCONFIRMED, install, make_repository, run
+from gate_repository import install, make_repository, run
 
 PACKAGE = Path(__file__).resolve().parents[1]
 CONSTRAINTS = PACKAGE.parents[1] / "constraints.txt"
@@ -18,7 +18,7 @@ def test_the_action_installs_fills_the_summary_and_fails_with_the_gate(tmp_path)
     held = ["--constraint", CONSTRAINTS] if CONSTRAINTS.is_file() else []
     # hatchling is for the action's own pip, which builds the package again.
     tools = install(tmp_path / "venv", *held, str(PACKAGE), "hatchling")
-    repository = make_repository(tmp_path, UNCONFIRMED + RULES)
+    repository = make_repository(tmp_path)
     # Modules that would break perfgate if it imported them.
     repository.write("ci/__init__.py", "OURS = False\n")
     for name in ("compare", "config", "errors", "listing", "options"):

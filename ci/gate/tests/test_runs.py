@@ -25,7 +25,7 @@ def test_a_change_of_no_weight_passes_with_every_kind_of_benchmark(repository):
     assert {*timed} <= {"not slower", "not shown slower"}
     others = ("Cached.track_note", "mem_table", "peakmem_table", "track_mean")
     assert verdicts == {f"basics.{name}": "same" for name in others}
-    assert not list(run.temporary.iterdir())
+    assert not list(repository.temporary.iterdir())
     assert len(repository.git("worktree", "list").splitlines()) == 1
     assert repository.git("status", "--porcelain").split() == ["M", INIT]
 

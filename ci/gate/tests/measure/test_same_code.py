@@ -2,8 +2,6 @@
 
 import pytest
 
-from gate_repository import make_repository
-
 SUITE = """
 import subprocess
 import sys
@@ -54,21 +52,12 @@ NAMES = ("Cached.time_cached", "Torn.time_nothing", "ZLast.time_child", "time_ta
 ROWS = {f"uses.{name}" for name in NAMES}
 
 
-@pytest.fixture(scope="module")
-def committed(tmp_path_factory):
-    repository = make_repository(tmp_path_factory.mktemp("uses"))
+@pytest.fixture
+def repository(repository):
     for name, text in FILES.items():
         repository.write(name, text)
     repository.commit()
     return repository
-
-
-@pytest.fixture
-def repository(committed):
-    yield committed
-    committed.git("checkout", "--quiet", ".")
-    # with the last report, which decides the order: what a row uses includes what came before it
-    committed.git("clean", "--quiet", "--force", "-d", "-x")
 
 
 def reached(repository, *flags):

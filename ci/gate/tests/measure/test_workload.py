@@ -57,8 +57,10 @@ def repository(repository):
 
 
 @pytest.mark.slow
-def test_a_benchmark_that_an_edited_suite_guts_fails_unless_that_is_accepted(repository):
-    for old, new in (*GUTTED.values(), *HARMLESS.values()):
+def test_what_an_edited_suite_guts_or_skips_does_not_pass_unless_accepted(repository):
+    skips = "        raise NotImplementedError('too slow')\n\n    def time_skipped"
+    skipped = ("        pass\n\n    def time_skipped", skips)
+    for old, new in (*GUTTED.values(), *HARMLESS.values(), skipped):
         repository.replace("benchmarks/work.py", old, new)
     repository.write("benchmarks/new.py", "def time_new():\n    pass\n")
     run = repository.count(1, "work|new")
@@ -67,15 +69,9 @@ def test_a_benchmark_that_an_edited_suite_guts_fails_unless_that_is_accepted(rep
     reason = run.rows["work.time_once"]["reasons"][0]
     assert reason.startswith("workload time 0.00")
     assert reason.endswith('if you mean that, accept it with --metric "workload time"')
+    (reason,) = run.rows["work.Skipped.time_skipped"]["reasons"]
+    assert reason == "on head: the edited suite skips it: NotImplementedError: too slow"
     for name in failed:
         repository.accept(name, "--reason", "cheaper", "--expires", "2999-01-31")
     run = repository.count(0, "once|mem|rate")
     assert "(accepted until 2999-01-31: cheaper)" in run.out
-
-
-@pytest.mark.slow
-def test_a_benchmark_that_an_edited_suite_skips_on_both_sides_does_not_pass(repository):
-    skip = "        raise NotImplementedError('too slow')\n\n    def time_skipped"
-    repository.replace("benchmarks/work.py", "        pass\n\n    def time_skipped", skip)
-    (reason,) = repository.count(3, "time_skipped").rows["work.Skipped.time_skipped"]["reasons"]
-    assert reason == "on head: the edited suite skips it: NotImplementedError: too slow"

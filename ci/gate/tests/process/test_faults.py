@@ -111,7 +111,7 @@ def test_a_fault_is_reported_with_its_cause_and_the_rest_gets_its_verdict(reposi
     assert verdicts["trouble.time_good"] == "not slower"
     assert verdicts["trouble.time_prints_garbage"] == "not slower"
     assert verdicts["trouble.time_asks_to_be_skipped"] == "skipped"
-    assert not list(run.temporary.iterdir())
+    assert not list(repository.temporary.iterdir())
 
 
 HEAD_ALONE = """
