@@ -26,15 +26,6 @@ def read(site: Path, page: str) -> str:
     return (site / page).read_text(encoding="utf-8")
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    """Return the files of a folder by their paths in it."""
-    return {
-        str(file.relative_to(folder)): file.read_bytes()
-        for file in folder.rglob("*")
-        if file.is_file()
-    }
-
-
 def write_runs(
     folder: Path, seconds: Sequence[float] = (0.1,) * 9, commit: str = "0" * 40, **more: float
 ) -> None:

@@ -2,30 +2,21 @@
 
 import csv
 import html
-import json
 import os
 
 import numpy as np
-import pytest
 from published_results import PUBLISHED, build, read
 
 from ci.site.measurements import read_measurements
-from made_up_results import commit_hash, write_asv
-from perfgate.history.asv_results import read_archive
+from made_up_results import write_asv
 
 CSV = PUBLISHED / "throughput_snake_cpu.csv"
 SAMPLES = CSV.with_name("throughput_snake_cpu_samples.json")
 
 
-def store(folder):
-    """Write a small store of asv's results, and return its newest file."""
-    write_asv(folder, {"suite.Class.time_it": np.ones((3, 1))}, workloads=("one",))
-    (newest,) = (folder / "runner").glob(f"{commit_hash(2)[:8]}*")
-    return newest
-
-
 ROWS = CSV.read_text().splitlines(keepends=True)
 RATE = next(csv.DictReader(ROWS))["steps_per_s"]
+RUN = b'{"commit_hash": "%s", "results": {}, "result_columns": []}'
 DAMAGED = {
     "csv/latin.csv": b"suite,\xe9\n",
     "csv/null.csv": b"a,b\n1,\0\n",
@@ -42,13 +33,15 @@ DAMAGED = {
     "asv/runner/null.json": b"null",
     "asv/runner/nothing.json": b"{}",
     "asv/runner/deep.json": b"[" * 100_000,
+    "asv/runner/outside.json": RUN % b"../../../outside",
+    "asv/runner/no_commit.json": RUN % b"main",
     "asv/benchmarks.json": b'{"suite.Class.time_it": {"unit": []}, "version": 2}',
 }
 
 
 def test_what_is_left_out_is_listed_and_the_rest_is_shown(tmp_path):
     results = tmp_path / "results"
-    store(results / "asv")
+    write_asv(results / "asv", {"suite.Class.time_it": np.ones((3, 1))}, workloads=("one",))
     (results / "csv" / "parts").mkdir(parents=True)
     (results / "csv" / CSV.name).write_bytes(CSV.read_bytes())
     for name, content in DAMAGED.items():
@@ -65,15 +58,6 @@ def test_what_is_left_out_is_listed_and_the_rest_is_shown(tmp_path):
     assert read_measurements([results / "csv"]).files == [results / "csv" / CSV.name]
     assert "snake" in read(site, "index.html")
     assert (site / "b" / "suite.Class.time_it-one.html").is_file()
-
-
-@pytest.mark.parametrize("commit", ["../../../outside", "", "main", 7, None])
-def test_a_commit_that_is_none_names_no_file(commit, tmp_path):
-    newest = store(tmp_path)
-    newest.write_text(json.dumps(json.loads(newest.read_text()) | {"commit_hash": commit}))
-    archive = read_archive(tmp_path)
-    assert archive.unreadable == [f"runner/{newest.name}"]
-    assert len(archive.commits) == 2
 
 
 def test_the_documented_columns_are_enough(tmp_path):
