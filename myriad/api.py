@@ -15,7 +15,7 @@ from myriad import distributed
 from myriad.agents.controller import ControllerLearner, trained
 from myriad.autotune import autotune
 from myriad.engine import machine
-from myriad.engine.memory import Stated, bytes_of, require_room, require_room_for
+from myriad.engine.memory import Stated, require_room_for
 from myriad.engine.random import fast_key, make_key
 from myriad.envs import OBJECT, Environment
 from myriad.envs.environment import AnyEnvironment
@@ -28,12 +28,7 @@ from myriad.training.active_settings import ActiveSetting, active_settings
 from myriad.training.callbacks import Callback
 from myriad.training.callbacks.built_in import built_in_callbacks, require_drawing
 from myriad.training.callbacks.trackers import require_trackers
-from myriad.training.compiled import (
-    EPISODE_BYTES,
-    CompiledTraining,
-    restoring_bytes,
-    shortage_named,
-)
+from myriad.training.compiled import EPISODE_BYTES, CompiledTraining, shortage_named
 from myriad.training.config import TrainingConfig, make_config, require_values
 from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
 from myriad.training.population import Population, require_settings_of_seeds
@@ -373,8 +368,7 @@ def load_agent(
 
     Raises:
         InvalidArgumentError: the folder holds no run, no checkpoint or no best agent yet, or no
-            training of this seed or point, names code that you don't trust, or its checkpoint does
-            not fit into memory.
+            training of this seed or point, or names code that you don't trust.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -399,13 +393,6 @@ def load_agent(
         return config, env, learner.controller
     checkpoints = folder.checkpoints
     shapes = trainings.saved_shapes
-    if machine.resolve_platform() == "cpu":
-        state_bytes = bytes_of(shapes)
-        require_room(
-            f"the arrays of the checkpoint in {folder.path}",
-            state_bytes + restoring_bytes(state_bytes),
-            lambda _: "load it where there is more",
-        )
     state = checkpoints.read_newest(lambda update: checkpoints.restore(update, shapes, best=best))
     if state is None:
         raise InvalidArgumentError(f"{folder.path} holds no checkpoint yet: resume the run first.")

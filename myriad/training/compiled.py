@@ -40,11 +40,6 @@ Traced = tuple[jax.stages.Traced, dict[str, Any] | None]
 Tree = TypeVar("Tree")
 # An evaluation returns for each episode the return, the length and whether it ended.
 EPISODE_BYTES = 9
-# A checkpoint is compressed in memory. Trained environments and full buffers shrank to 36 to 43% of
-# their size. While a checkpoint is restored, memory holds it twice.
-SAVING_SHARE = 0.75
-_RESTORING_SHARE = 1.05
-_RESTORING = 64 << 20
 
 
 class CompiledTraining:
@@ -252,21 +247,13 @@ class CompiledTraining:
 
         That is the learner's state without what differs by device, such as a replay buffer.
         """
-        # A view of memory that is donated later would change.
-        learned = self._learned(self.loop.of_first_device(state).agent)
-        return jax.tree.map(np.array, self.gathered(learned))
-
-    def _learned(self, agent: Any) -> dict[str, jax.Array]:
         if isinstance(self.loop.learner, ControllerLearner):
             return {}
         own = self.loop.learner.per_device or frozenset()
-        arrays = arrays_by_name({"agent": agent})
-        return {name: each for name, each in arrays.items() if not own & {*name.split(".")[1:2]}}
-
-    def _best_bytes(self) -> int:
-        """Return the bytes that the best agents take in the host's memory."""
-        newest = self.loop.of_first_device(self.saved_shapes).agent
-        return bytes_of(jax.eval_shape(self._learned, newest))
+        arrays = arrays_by_name({"agent": self.loop.of_first_device(state).agent})
+        shared = {name: x for name, x in arrays.items() if not own & {*name.split(".")[1:2]}}
+        # A view of memory that is donated later would change.
+        return jax.tree.map(np.array, self.gathered(shared))
 
     @property
     def state_shapes(self) -> TrainState:
@@ -306,31 +293,20 @@ class CompiledTraining:
         num_memories = 1 if resolve_platform() == "cpu" else self.num_devices
         return (_device_bytes(self.state_shapes) + episodes) // num_memories
 
-    def stated_bytes(self, *, saves: bool = False, resumes: bool = False) -> int:
+    def stated_bytes(self) -> int:
         """Return the most bytes that the compiled programs hold at once in one memory.
 
         All devices of a CPU share one memory. Each other device has its own.
-
-        Args:
-            saves: whether checkpoints are saved.
-            resumes: whether it begins with a checkpoint.
         """
-        is_cpu = resolve_platform() == "cpu"
-        num_devices = self.num_devices if is_cpu else 1
+        num_devices = self.num_devices if resolve_platform() == "cpu" else 1
         init, run, evaluate = (self.stated[name] for name in ("init", "run", "evaluate"))
         # The state is donated, so most results of a call reuse the memory of its arguments.
-        beside = [
+        beside = max(
             num_devices * (init.arguments + init.temporaries),
             num_devices * run.beside_arguments,
             evaluate.beside_arguments,
-        ]
-        # On other devices, a checkpoint is made in the host's memory and not where the state lies.
-        best = self._best_bytes() if is_cpu and saves else 0
-        if is_cpu and saves:
-            beside.append(round(SAVING_SHARE * (bytes_of(self.state_shapes) + best)))
-        if is_cpu and resumes:
-            beside.append(restoring_bytes(bytes_of(self.state_shapes)))
-        return num_devices * init.results + best + max(beside)
+        )
+        return num_devices * init.results + beside
 
 
 def _device_bytes(shapes: TrainState) -> int:
@@ -360,17 +336,10 @@ def state_size(config: TrainingConfig) -> tuple[int, int]:
     return max(0, once - per_env * num_envs), per_env
 
 
-def restoring_bytes(state: float) -> int:
-    """Return the bytes that restoring a checkpoint holds in addition to a state of so many."""
-    return round(_RESTORING_SHARE * state) + _RESTORING
-
-
 def compile_within_memory(
     training: CompiledTraining,
     *,
     limit: int | None = None,
-    saves: bool = False,
-    resumes: bool = False,
     subject: str = "",
     meanwhile: Callable[[], None] = lambda: None,
 ) -> int:
@@ -379,8 +348,6 @@ def compile_within_memory(
     Args:
         training: the training, not compiled yet.
         limit: see `myriad.engine.memory.available_bytes`.
-        saves: whether checkpoints are saved.
-        resumes: whether it begins with a checkpoint.
         subject: what needs the memory, for the message; by default the settings that decide it.
         meanwhile: called while the compiler works.
 
@@ -407,8 +374,7 @@ def compile_within_memory(
     training.compile(meanwhile)
     release_freed_memory()
     if training.compile_mode == "aot":
-        needed = training.stated_bytes(saves=saves, resumes=resumes)
-        stated = require_fit(needed, "at most about")
+        stated = require_fit(training.stated_bytes(), "at most about")
     return stated
 
 

@@ -29,13 +29,7 @@ from myriad.engine.random import (
 )
 from myriad.errors import InvalidArgumentError
 from myriad.ranges import INT32, Integer, checked, ranges_of
-from myriad.training.compiled import (
-    SAVING_SHARE,
-    CompiledTraining,
-    Traced,
-    Tree,
-    restoring_bytes,
-)
+from myriad.training.compiled import CompiledTraining, Traced, Tree
 from myriad.training.config import TrainingConfig, default_mapping, require_values
 from myriad.training.evaluation import Infos, evaluation_key
 from myriad.training.loop import Report, TrainState, traced_names
@@ -463,19 +457,14 @@ class Population(CompiledTraining):
 
         return jax.tree.map(placed, state)
 
-    def stated_bytes(
-        self, num_slots: int | None = None, *, saves: bool = False, resumes: bool = False
-    ) -> int:
+    def stated_bytes(self, num_slots: int | None = None) -> int:
         """Return the most bytes that the compiled programs hold at once in one memory.
 
         All devices of a CPU share one memory. Each other device has its own.
 
         Args:
             num_slots: count the bytes of so many slots on a single device, in place of all slots.
-            saves: whether checkpoints are saved.
-            resumes: whether it begins with a checkpoint.
         """
-        is_cpu = resolve_platform() == "cpu"
         slots = self._slots_per_device if num_slots is None else num_slots
         share = slots / self._slots_per_device
         state = bytes_of(self.state_shapes) / self.num_devices
@@ -486,15 +475,8 @@ class Population(CompiledTraining):
             of_slots = min(one, state) if self.mapping == "map" else one
             of_all = state + stated.results - stated.aliases + of_slots
             held.append(share * of_all + one - of_slots)
-        # On other devices, a checkpoint is made in the host's memory and not where the states lie.
-        if is_cpu and saves:
-            joined = state if self.num_devices > 1 else 0
-            best = self._best_bytes() / self.num_devices
-            held = [each + share * best for each in held]
-            held.append(share * (state + joined + best + SAVING_SHARE * (state + best)))
-        if is_cpu and resumes:
-            held.append(share * (2 * state + restoring_bytes(state)))
-        num_devices = self.num_devices if is_cpu and num_slots is None else 1
+        is_one_memory = resolve_platform() == "cpu" and num_slots is None
+        num_devices = self.num_devices if is_one_memory else 1
         return round(num_devices * max(held))
 
     def _of_slots(

@@ -182,12 +182,9 @@ class Trainer:
         if self.trainings.compile_mode == "aot":
             self._say(f"{what}: compiling ...")
             counted = counted if self._is_quiet else seconds_shown("compiling")
-        resumes = self._checkpoints.latest() is not None
         start = time.perf_counter()
         with counted:
-            compile_within_memory(
-                self.trainings, saves=True, resumes=resumes, meanwhile=import_orbax
-            )
+            compile_within_memory(self.trainings, meanwhile=import_orbax)
         if self.trainings.compile_mode == "aot":
             compile_s = time.perf_counter() - start
             how = f"ready in {compile_s:.1f} s"

@@ -106,7 +106,7 @@ def test_seeds_that_do_not_fit_are_refused_with_a_number_that_does(tmp_path, mon
     config = small_config(num_envs=1024)
     population = Population(config, 16)
     population.compile()
-    room = most_bytes(population.stated_bytes(saves=True) * 10 // 16)
+    room = most_bytes(population.stated_bytes() * 10 // 16)
     monkeypatch.setattr(memory, "host_memory", lambda: (room, room))
     says = r"16 seeds need .* at most about 9 seeds fit"
     with pytest.raises(InvalidArgumentError, match=says):
