@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import myriad
-from myriad import list_agents, list_envs, make_agent, make_env
+from myriad import list_agents, list_envs, make_env
 from myriad.errors import InvalidArgumentError
 from myriad.registry import Registry
 from myriad.tuning import TuneSettings, tune
@@ -51,17 +51,6 @@ def test_a_registry_refuses_a_name_twice_and_takes_an_object():
     assert registry.load("two") == 2
     with pytest.raises(InvalidArgumentError, match="a new one without a colon, but got 'one'"):
         registry.add("one", 2)
-
-
-def test_a_hyperparameter_without_effect_is_refused():
-    env = make_env("cartpole")
-    for name, field, needs in (
-        ("dqn", "priority_beta", "priority_alpha"),
-        ("pid", "limit", "integral"),
-    ):
-        with pytest.raises(InvalidArgumentError, match=rf"{field} must be .* no effect, but got"):
-            make_agent(name, env, **{field: 0.9})
-        assert getattr(make_agent(name, env, **{field: 0.9, needs: 0.5}), field) == 0.9
 
 
 def test_a_campaign_takes_its_settings():
