@@ -33,7 +33,6 @@ from myriad.errors import (
 from myriad.ranges import require
 from myriad.spaces import Discrete, MultiDiscrete, Space
 from myriad.timing import compare
-from myriad.xla import count_compilations
 
 Stage = Literal["members", "reset", "step", "keys", "purity", "batches", "behaviour"]
 
@@ -73,13 +72,14 @@ def check_env(env: Environment, *, skip: Sequence[Stage] = ()) -> None:
     The stages, in this order:
 
     - members: what is missing, and what can't be hashed.
-    - reset and step: results of wrong shapes and dtypes, and code that JAX can't trace.
+    - reset and step: results of wrong shapes and dtypes, code that JAX can't trace, and states that
+      compile twice.
     - keys: random keys that are used twice or not at all.
     - purity: results that depend on more than the arguments, such as NumPy's random numbers.
     - batches: a step that can't take parameters of their own for each environment, or no float
       parameters as arguments of a program, so that another value compiles anew.
     - behaviour: 256 steps of 64 environments. It looks for numbers out of their space or not
-      finite, steps that compile again, and resets that take longer than half a step.
+      finite, and resets that take longer than half a step.
 
     Args:
         env: the environment.
@@ -145,16 +145,7 @@ def raise_faults(
 
 def quickly(function: Callable[..., Any]) -> Any:
     """Return `jax.jit(function)`, which compiles in less time and to a slower program."""
-    return jax.jit(function, compiler_options=_quick_options())
-
-
-@functools.cache
-def _quick_options() -> dict[str, Any]:
-    try:
-        jax.jit(lambda: 0, compiler_options=_QUICK)()
-    except jax.errors.JaxRuntimeError:  # Another XLA may not know one of them.
-        return {}
-    return _QUICK
+    return jax.jit(function, compiler_options=_QUICK)
 
 
 @functools.lru_cache(maxsize=64)
@@ -404,20 +395,11 @@ def _behaviour(env: Environment) -> Iterator[Finding]:
     for name, space, part in _parts("obs", env.observation_space(params), first_obs):
         yield from _bound_faults(name, np.asarray(part)[None], space, "reset")
     after = []
-    step_keys, action, _ = draw(np.uint32(0))
-    step(step_keys, state, action)
-    with count_compilations() as compilations:
-        for index in range(_NUM_STEPS):
-            step_keys, action, reset_keys = draw(np.uint32(index))
-            result = step(step_keys, state, action)
-            after.append((result[0], result[2]))
-            state = replace_done(result, reset(reset_keys)[1])
-    if "jit(step)" in compilations.names:
-        yield Finding(
-            "step compiles again for the state that it returned itself: give each leaf of the "
-            "state of reset a dtype.",
-            is_warning=True,
-        )
+    for index in range(_NUM_STEPS):
+        step_keys, action, reset_keys = draw(np.uint32(index))
+        result = step(step_keys, state, action)
+        after.append((result[0], result[2]))
+        state = replace_done(result, reset(reset_keys)[1])
     # On the host, since a stack of so many arrays takes long to compile.
     obs, reward = jax.tree.map(lambda *rows: np.stack(rows), *after)
     parts = list(_parts("obs", env.observation_space(params), obs))
