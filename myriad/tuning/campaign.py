@@ -247,11 +247,7 @@ class _Workers:
             )
         name = secrets.token_hex(8)
         self._names.add(name)
-        # Another campaign in the same study, with the same seed, must make other draws. If this one
-        # made the study, no other one has such numbers.
-        settings = self.programs.settings
-        stream = len(self._names) if settings.fail_if_exists else None
-        own = (settings, self.programs.space, core, self._permits, self.ends_at, stream)
+        own = (self.programs.settings, self.programs.space, core, self._permits, self.ends_at)
         process = self._context.Process(target=_work, name=name, args=own, daemon=True)
         # An interrupt of the terminal reaches all processes, and one that is still importing would
         # print a traceback. A process inherits what is blocked. The parent asks it to end.
@@ -305,12 +301,7 @@ class _Workers:
 
 
 def _work(
-    settings: TuneSettings,
-    space: SearchSpace,
-    core: int,
-    permits: Any,
-    ends_at: float,
-    stream: int | None,
+    settings: TuneSettings, space: SearchSpace, core: int, permits: Any, ends_at: float
 ) -> None:
     """Run trials in a worker process, until it gets SIGTERM or its parent is gone."""
     if hasattr(os, "sched_setaffinity"):
@@ -323,7 +314,7 @@ def _work(
     name = multiprocessing.current_process().name
     try:
         with interrupt_noted() as interrupt, storage_errors(only_theirs=True):
-            study = open_study(dataclasses.replace(settings, fail_if_exists=False), space, stream)
+            study = open_study(dataclasses.replace(settings, fail_if_exists=False), space)
             loop = TrialLoop(study, Programs(settings, space), (), permits, ends_at, name)
             loop.run(lambda: interrupt.is_set() or not parent.is_alive())
             disconnect(study._storage)

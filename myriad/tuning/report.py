@@ -33,8 +33,8 @@ from myriad.tuning.study import FAILURE, best_trials, retried
 __all__ = ["write_report"]
 
 # The completed trials that a plot needs. Fewer points than five show no trend. Optuna advises at
-# least five trials among the best for PED-ANOVA, which are then at most a quarter of all.
-_LEAST_OF_TREND, _LEAST_BEST, _LEAST_OF_IMPORTANCE = 5, 5, 20
+# least five trials among the best for PED-ANOVA, here the best quarter.
+_LEAST_OF_TREND, _LEAST_OF_IMPORTANCE, _BEST = 5, 20, 0.25
 # The plots that also have a page of their own.
 _PAGES = ("history", "importances", "parallel")
 # Settings that say how a campaign was run. They don't describe the campaign itself.
@@ -201,17 +201,7 @@ def _figures(study: optuna.Study, settings: TuneSettings) -> tuple[dict[str, Any
     # With a target PED-ANOVA asks what makes it small.
     sign = -1 if GROWS[name] else 1
     small = (lambda trial: sign * trial.values[0]) if several else None
-    quantile = max(0.1, _LEAST_BEST / max(completed, _LEAST_OF_IMPORTANCE))
-    evaluator = PedAnovaImportanceEvaluator(target_quantile=quantile)
-
-    def importances() -> Any:
-        return visualization.plot_param_importances(
-            study, evaluator, target=small, target_name=name
-        )
-
-    def pareto() -> Any:
-        return visualization.plot_pareto_front(study, target_names=objectives)
-
+    evaluator = PedAnovaImportanceEvaluator(target_quantile=_BEST)
     # The completed trials that each needs, its title, and what draws it.
     figures: dict[str, tuple[int, str, Callable[..., Any]]] = {
         "history": (
@@ -231,12 +221,18 @@ def _figures(study: optuna.Study, settings: TuneSettings) -> tuple[dict[str, Any
         ),
         "importances": (
             _LEAST_OF_IMPORTANCE,
-            f"How much each parameter matters for a {name} in the best {quantile:.0%}",
-            importances,
+            f"How much each parameter matters for a {name} in the best {_BEST:.0%}",
+            lambda: visualization.plot_param_importances(
+                study, evaluator, target=small, target_name=name
+            ),
         ),
     }
     if several:
-        figures["pareto"] = (2, f"The Pareto front of {', '.join(objectives)}", pareto)
+        figures["pareto"] = (
+            2,
+            f"The Pareto front of {', '.join(objectives)}",
+            lambda: visualization.plot_pareto_front(study, target_names=objectives),
+        )
     drawn, missing = {}, []
     for kind, (least, title, draw) in figures.items():
         if completed < least:

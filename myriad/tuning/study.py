@@ -226,17 +226,12 @@ def best_trials(study: optuna.Study, settings: TuneSettings) -> list[FrozenTrial
 
 
 @seconds_shown("opening the study")  # Another process may hold the lock of a file.
-def open_study(
-    settings: TuneSettings, space: SearchSpace, stream: int | None = None
-) -> optuna.Study:
+def open_study(settings: TuneSettings, space: SearchSpace) -> optuna.Study:
     """Create the study of a campaign, or resume it. `storage.disconnect` closes its storage.
 
     Args:
         settings: the campaign, `completed`.
         space: its search space, with a `fingerprint` and the `known` good configurations.
-        stream: a number from 1 that no other process of the study has, so that the sampler's seed
-            follows from it and the campaign's seed. The process that makes the study has 0. Without
-            a number, others draw something else every time.
 
     Raises:
         InvalidArgumentError: the storage can't be used, or the study is of another campaign.
@@ -270,7 +265,8 @@ def open_study(
                 study = optuna.load_study(study_name=name, storage=storage)
                 is_new = False
             _require_same(study, identity)
-            study.sampler = _sampler(settings, 0 if is_new else stream)
+            # Processes that share a study must not make the same draws.
+            study.sampler = _sampler(settings, settings.seed % 2**32 if is_new else None)
             study.pruner = _pruner(settings)
             if is_new:
                 known = [*map(dict, space.known), *known]
@@ -313,12 +309,7 @@ def _require_same(study: optuna.Study, identity: Mapping[str, Any]) -> None:
             raise InvalidArgumentError(f"{held}, but this one has {name} {now}; name another.")
 
 
-def _sampler(settings: TuneSettings, stream: int | None) -> samplers.BaseSampler:
-    import numpy as np
-
-    # Processes that share a study must not make the same draws.
-    entropy = None if stream is None else [settings.seed % 2**64, stream]
-    seed = int(np.random.SeedSequence(entropy).generate_state(1)[0])
+def _sampler(settings: TuneSettings, seed: int | None) -> samplers.BaseSampler:
     match settings.sampler:
         case "tpe":
             # Otherwise it would draw parameters close to those of running trials again and again.
