@@ -73,7 +73,7 @@ def test_a_file_may_leave_to_flags_what_to_train(help_of, refused, tmp_path):
     assert (config.env, config.agent, config.num_envs) == ("cartpole", "ppo", 77)
     assert "(default: 77)" in help_of("train", "--config", str(file), "--agent", "ppo")
     file.write_text('env = "cartpole"\nagent = "ppo"\n[env_options]\ntau = -1\n')
-    assert refused("train", "--config", str(file)).startswith(f"{file}: env.tau must be ")
+    assert refused("train", "--config", str(file)).startswith("env.tau must be ")
     file.write_text('env = "cartpole"\n')
     assert "--agent is missing" in refused("train", "--config", str(file))
 

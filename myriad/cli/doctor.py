@@ -64,8 +64,7 @@ class Doctor(TrainingFlags):
         fields, sources = flags.fields()
         try:
             # Without the autotuner, which would take minutes.
-            with flags.placed(sources):
-                config = make_config(**fields)
+            config = make_config(**fields)
         except InvalidArgumentError as error:
             print(f"settings of {fields['agent']} on {fields['env']}: refused")
             return [str(error)]

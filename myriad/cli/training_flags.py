@@ -6,7 +6,7 @@ overrides variables and `.env`.
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -112,25 +112,7 @@ class TrainingFlags(XlaFlags, config_flags(*NAMES)):
 
         fields, sources = self.fields()
         auto_tune = self.auto_tune if "auto_tune" in self.given else None
-        with self.placed(sources):
-            return create_config(**fields, auto_tune=auto_tune), sources
-
-    @contextlib.contextmanager
-    def placed(self, sources: Mapping[str, str]) -> Iterator[None]:
-        """Say in errors of the block where the value was set, unless that was its own flag."""
-        try:
-            yield
-        except InvalidArgumentError as error:
-            subjects = [error.field or ""]
-            if isinstance(error, UnknownNameError):
-                # Either the option itself is unknown, or the name that it has as its value.
-                named = (error.value, error.field)
-                subjects = [f"{owner}{each}" for each in named for owner in ("", "agent.", "env.")]
-            subject = next((name for name in subjects if canonical(name) in sources), subjects[0])
-            source = sources.get(canonical(subject), FLAG)
-            if source == FLAG:
-                raise
-            raise InvalidArgumentError(f"{source}: {error}") from None
+        return create_config(**fields, auto_tune=auto_tune), sources
 
     def fields(self) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the fields of a training that flags, file and settings give.
@@ -227,9 +209,7 @@ class TrainingFlags(XlaFlags, config_flags(*NAMES)):
         of_file, flags = self._of_file_and_flags()
         if not {"env", "agent"} <= of_file.keys() | flags.keys():
             return kind
-        fields, sources = self.fields()
-        with self.placed(sources):
-            config = make_config(**fields)
+        config = make_config(**self.fields()[0])
         shown = [(name, field_flag(name, getattr(config, name)), None) for name in NAMES]
         envs: list[Any] = [config.environment]
         while isinstance(envs[-1], Wrapper):
