@@ -33,26 +33,29 @@ NO_BOUND = np.finfo(np.float32).max
 
 
 class Library(NamedTuple):
-    """The module that adapts a library's environments, and how to import and install the library.
+    """The class that adapts a library's environments, and how to import and install the library.
 
     Its `adapt(name, **overrides)` returns an environment. `docs/adapters.md` has a row for each.
     """
 
     module: str
+    adapter: str
     package: str
     extra: str
 
 
 # Environments of other libraries, by prefix. Such a name never stands for a module of yours.
 ADAPTERS = {
-    "brax:": Library("myriad.adapters.brax", "brax", "brax"),
-    "craftax:": Library("myriad.adapters.craftax", "craftax", "craftax"),
-    "gymnax:": Library("myriad.adapters.gymnax", "gymnax", "bench"),
-    "jumanji:": Library("myriad.adapters.jumanji", "jumanji", "jumanji"),
-    "navix:": Library("myriad.adapters.navix", "navix", "navix"),
-    "pgx:": Library("myriad.adapters.pgx", "pgx", "pgx"),
-    "playground:": Library("myriad.adapters.playground", "mujoco_playground", "playground"),
-    "xland:": Library("myriad.adapters.xland", "xminigrid", "xland"),
+    "brax:": Library("myriad.adapters.brax", "FromBrax", "brax", "brax"),
+    "craftax:": Library("myriad.adapters.craftax", "FromCraftax", "craftax", "craftax"),
+    "gymnax:": Library("myriad.adapters.gymnax", "FromGymnax", "gymnax", "bench"),
+    "jumanji:": Library("myriad.adapters.jumanji", "FromJumanji", "jumanji", "jumanji"),
+    "navix:": Library("myriad.adapters.navix", "FromNavix", "navix", "navix"),
+    "pgx:": Library("myriad.adapters.pgx", "FromPgx", "pgx", "pgx"),
+    "playground:": Library(
+        "myriad.adapters.playground", "FromPlayground", "mujoco_playground", "playground"
+    ),
+    "xland:": Library("myriad.adapters.xland", "FromXLand", "xminigrid", "xland"),
 }
 
 
@@ -88,7 +91,8 @@ def make_env(env: str | AnyEnvironment, /, **overrides: Any) -> Environment:
         prefix, colon, name = env.partition(":")
         if library := ADAPTERS.get(prefix + colon):
             size = overrides.pop("reset_pool", 0)
-            adapted = import_adapter(*library).adapt(name, **overrides)
+            module = import_adapter(library.module, library.package, library.extra)
+            adapted = getattr(module, library.adapter).adapt(name, **overrides)
             return adapted if size == 0 else ResetPool(adapted, size)
     return build_env(env, **overrides)
 
@@ -139,7 +143,8 @@ def from_gymnax(name_or_env: "str | GymnaxEnvironment", /, **overrides: Any) -> 
         200
     """
     require("name_or_env", name_or_env, str | _GYMNAX_ENVIRONMENT)
-    return import_adapter("myriad.adapters.gymnax", "gymnax").adapt(name_or_env, **overrides)
+    module = import_adapter("myriad.adapters.gymnax", "gymnax")
+    return module.FromGymnax.adapt(name_or_env, **overrides)
 
 
 @checked

@@ -74,6 +74,3 @@ class FromBrax(WithBraxState):
 
 def _brax() -> Any:
     return importlib.import_module("brax.envs")
-
-
-adapt = FromBrax.adapt

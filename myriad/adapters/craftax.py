@@ -69,6 +69,3 @@ def _renderer(is_classic: bool) -> Any:  # noqa: FBT001 (one place calls it)
     size = importlib.import_module(f"{package}.constants").BLOCK_PIXEL_SIZE_IMG
     make = importlib.import_module(f"{package}.renderer").make_craftax_pixel_renderer
     return jax.jit(make(size))
-
-
-adapt = FromCraftax.adapt

@@ -2,7 +2,7 @@
 
 import dataclasses
 import inspect
-from typing import Any
+from typing import Any, Self
 
 import gymnax
 import jax
@@ -34,6 +34,31 @@ class FromGymnax:
     def name(self) -> str:
         return self.env.name
 
+    @classmethod
+    def adapt(cls, name_or_env: str | environment.Environment, /, **overrides: Any) -> Self:
+        """Build the environment for `from_gymnax` and `make_env`."""
+        is_name = isinstance(name_or_env, str)
+        env = _make(name_or_env) if is_name else name_or_env
+        params = {
+            field.name: getattr(env.default_params, field.name)
+            for field in dataclasses.fields(env.default_params)
+        }
+        # gymnax writes some floats as integers.
+        kinds = {
+            name: float(value) if type(value) is int else value for name, value in params.items()
+        }
+        config = {*inspect.signature(type(env)).parameters} if is_name else set()
+        check_overrides(f"gymnax's {env.name}", dict.fromkeys(config) | kinds, overrides)
+        chosen = {field: value for field, value in overrides.items() if field in config}
+        if is_name and chosen:
+            env = _make(name_or_env, **chosen)
+        chosen = {field: value for field, value in overrides.items() if field in params}
+        adapted = cls(env, dataclasses.replace(env.default_params, **chosen))
+        # Refuse spaces without a counterpart here, and not in the middle of a trace.
+        for space_of in (adapted.observation_space, adapted.action_space):
+            space_of(adapted.default_params)
+        return adapted
+
     def reset(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
         obs, state = self.env.reset_env(key, params)
         return self._observed(obs), strongly_typed(state)
@@ -64,29 +89,6 @@ class FromGymnax:
         if isinstance(space, spaces.Tuple):
             return tuple(action[i] for i in range(space.num_spaces))
         return jnp.asarray(action, space.dtype)
-
-
-def adapt(name_or_env: str | environment.Environment, /, **overrides: Any) -> FromGymnax:
-    """Build the environment for `from_gymnax` and `make_env`."""
-    env = _make(name_or_env) if isinstance(name_or_env, str) else name_or_env
-    params = {
-        field.name: getattr(env.default_params, field.name)
-        for field in dataclasses.fields(env.default_params)
-    }
-    # gymnax writes some floats as integers.
-    kinds = {name: float(value) if type(value) is int else value for name, value in params.items()}
-    config = set(inspect.signature(type(env)).parameters) if isinstance(name_or_env, str) else set()
-    check_overrides(f"gymnax's {env.name}", dict.fromkeys(config) | kinds, overrides)
-    if isinstance(name_or_env, str) and config & set(overrides):
-        env = _make(
-            name_or_env, **{field: value for field, value in overrides.items() if field in config}
-        )
-    chosen = {field: value for field, value in overrides.items() if field in params}
-    adapted = FromGymnax(env, dataclasses.replace(env.default_params, **chosen))
-    # Refuse spaces without a counterpart here, and not in the middle of a trace.
-    for space_of in (adapted.observation_space, adapted.action_space):
-        space_of(adapted.default_params)
-    return adapted
 
 
 def gymnax_space(space: Space) -> spaces.Space:

@@ -94,6 +94,3 @@ def _space(spec: Any) -> Any:
         return Box(-np.inf, np.inf, spec.shape, spec.dtype)
     children = spec._specs.items()  # noqa: SLF001 (the only list of its parts)
     return spec._constructor(**{name: _space(each) for name, each in children})  # noqa: SLF001
-
-
-adapt = FromJumanji.adapt

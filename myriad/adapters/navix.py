@@ -61,6 +61,3 @@ class FromNavix(Adapter):
     def render(self, state: Any) -> np.ndarray:
         """Draw the grid: uint8 `[H, W, 3]`, on the host."""
         return np.asarray(importlib.import_module("navix").observations.rgb(state.state), np.uint8)
-
-
-adapt = FromNavix.adapt

@@ -65,6 +65,3 @@ class FromPgx(Adapter):
 
     def _observed(self, state: Any) -> jax.Array:
         return jnp.asarray(state.observation, self.observation_space(None).dtype)
-
-
-adapt = FromPgx.adapt

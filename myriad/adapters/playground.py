@@ -55,6 +55,3 @@ def _flat(config: Any, prefix: str = "") -> dict[str, Any]:
         is_part = hasattr(value, "items")
         flat |= _flat(value, f"{prefix}{name}.") if is_part else {f"{prefix}{name}": value}
     return flat
-
-
-adapt = FromPlayground.adapt

@@ -52,6 +52,3 @@ class FromXLand(Adapter):
         """Draw the grid: uint8 `[H, W, 3]`, on the host."""
         env, own_params = self.env
         return np.asarray(env.render(own_params, state), np.uint8)
-
-
-adapt = FromXLand.adapt

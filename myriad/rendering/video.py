@@ -27,16 +27,6 @@ _MAX_FPS = {".gif": 50, ".mp4": 120}
 
 
 @dataclasses.dataclass(frozen=True)
-class Moment:
-    """The results of a step."""
-
-    state: Any
-    reward: float
-    terminated: bool
-    truncated: bool
-
-
-@dataclasses.dataclass(frozen=True)
 class Recording:
     """A recording. `end` is `terminated`, `truncated`, or `running` if the steps ran out."""
 
@@ -77,29 +67,31 @@ def record(
     """
     path = user_path(path)
     require_recordable(env, path, fps)
-    moments = []
+    rewards, end = [], "running"
 
     def pictures() -> Iterator[np.ndarray]:
-        for moment in play(env, agent, num_steps=num_steps, seed=seed):
-            moments.append(dataclasses.replace(moment, state=None))
-            picture = np.asarray(env.render(moment.state))  # pyright: ignore[reportAttributeAccessIssue]
+        nonlocal end
+        for state, reward, terminated, truncated in play(env, agent, num_steps, seed):
+            rewards.append(reward)
+            end = "terminated" if terminated else "truncated" if truncated else "running"
+            picture = np.asarray(env.render(state))  # pyright: ignore[reportAttributeAccessIssue]
             if picture.dtype != np.uint8 or picture.shape[2:] != (3,):
                 got = f"{picture.dtype} {list(picture.shape)}"
                 raise InvalidArgumentError("render", "must return uint8 [height, width, 3]", got)
             yield picture
 
     write(path, pictures(), num_steps, fps)
-    last = moments[-1]
-    end = "truncated" if last.truncated else "running"
-    if last.terminated:
-        end = "terminated"
-    return Recording(path, len(moments), sum(moment.reward for moment in moments), end)
+    return Recording(path, len(rewards), sum(rewards), end)
 
 
 def play(
-    env: Environment, agent: Agent | Controller, *, num_steps: int, seed: int
-) -> Iterator[Moment]:
-    """Step one instance until its episode ends or `num_steps` are over."""
+    env: Environment, agent: Agent | Controller, num_steps: int, seed: int
+) -> Iterator[tuple[Any, float, bool, bool]]:
+    """Step one instance until its episode ends or `num_steps` are over.
+
+    Yields:
+        state, reward, terminated and truncated after each step.
+    """
     params = env.default_params
     # Parameters are constants of the program, as in a rollout. As arguments they would be rounded
     # and folded in differently.
@@ -114,7 +106,7 @@ def play(
         act_key, step_key = jax.random.split(jax.random.fold_in(run_key, i))
         action, memory = control(memory, act_key, obs)
         obs, state, reward, terminated, truncated, _ = step(step_key, state, action)
-        yield Moment(state, float(reward), bool(terminated), bool(truncated))
+        yield state, float(reward), bool(terminated), bool(truncated)
         if terminated or truncated:
             return
 

@@ -109,12 +109,12 @@ def test_a_gif_shows_each_step_until_the_episode_ends_at_its_rate(
     agent, path = make_agent("random", env), tmp_path / "film.gif"
     recording = record(env, agent, path, num_steps=num_steps, seed=3, fps=fps)
     frames = frames_of(path)
-    moments = list(play(env, agent, num_steps=num_steps, seed=3))
+    states, rewards, *_ = zip(*play(env, agent, num_steps, seed=3), strict=True)
     assert (recording.num_steps, recording.end) == (len(frames), end)
     assert len(frames) == {"running": num_steps, "truncated": 21}.get(end, len(frames)) < 100
-    assert recording.episode_return == pytest.approx(sum(moment.reward for moment in moments))
-    for (frame, _), moment in zip(frames, moments, strict=True):
-        picture = env.render(moment.state)
+    assert recording.episode_return == pytest.approx(sum(rewards))
+    for (frame, _), state in zip(frames, states, strict=True):
+        picture = env.render(state)
         # 256 colours: none is far off, and the most are exact.
         assert np.abs(frame.astype(int) - picture).max() < 80
         assert (frame == picture).all(-1).mean() > 0.95
