@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from myriad.errors import InvalidArgumentError, MyriadError
 from myriad.files import say
 from myriad.signals import Interrupts, interrupts_end_at_once
 
@@ -42,7 +43,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the arguments; by default those of this process.
     """
     is_ours = argv is None  # Otherwise the caller owns the process and its signals.
-    _open_standard_files()
     if is_ours:
         Interrupts().install()
     code = _code_of(argv, is_ours=is_ours)
@@ -56,24 +56,38 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _code_of(argv: Sequence[str] | None, *, is_ours: bool) -> int:
     words = sys.argv[1:] if argv is None else argv
+    code = 2
     try:
-        code = _run(words, is_ours=is_ours)
+        try:
+            of_command = _called(words, is_ours=is_ours)
+        except (RuntimeError, AssertionError):
+            # JAX's backend starts at the first use, which may be anywhere. If its variables keep it
+            # from that, say so instead of what failed.
+            from myriad.engine.machine import require_usable_jax
+
+            require_usable_jax()
+            raise
         if sys.stdout is not None:
             sys.stdout.flush()
+        code = of_command
+    except InvalidArgumentError as error:
+        from myriad.cli.arguments import flags_by_name
+
+        say(str(error.renamed({"profile_chunks": "--profile"} | flags_by_name(words))))
+    except MyriadError as error:
+        say(str(error))
     except KeyboardInterrupt as interrupt:
         if is_ours:
             _end(interrupt)
-        return _INTERRUPTED
+        code = _INTERRUPTED
     except OSError as error:
-        if error.filename is not None:
-            say(f"{error.filename} can't be used: {error.strerror}.")
-            return 2
-        if is_ours:
+        if is_ours and error.filename is None:
             _close_stdout()
         if isinstance(error, BrokenPipeError):
-            return _NOBODY_READS
-        say(f"standard output or another file can't be used: {error.strerror or error}.")
-        return 2
+            code = _NOBODY_READS
+        else:
+            what = error.filename or "standard output or another file"
+            say(f"{what} can't be used: {error.strerror or error}.")
     return code
 
 
@@ -106,29 +120,6 @@ def _called(argv: Sequence[str], *, is_ours: bool) -> int:
     return command.run() or 0
 
 
-def _run(argv: Sequence[str], *, is_ours: bool) -> int:
-    from myriad.errors import InvalidArgumentError, MyriadError
-
-    try:
-        try:
-            return _called(argv, is_ours=is_ours)
-        except (RuntimeError, AssertionError):
-            # JAX's backend starts at the first use, which may be anywhere. If its variables keep it
-            # from that, say so instead of what failed.
-            from myriad.engine.machine import require_usable_jax
-
-            require_usable_jax()
-            raise
-    except InvalidArgumentError as error:
-        from myriad.cli.arguments import flags_by_name
-
-        say(str(error.renamed({"profile_chunks": "--profile"} | flags_by_name(argv))))
-        return 2
-    except MyriadError as error:
-        say(str(error))
-        return 2
-
-
 def _end(interrupt: KeyboardInterrupt) -> NoReturn:
     """Print the sentences of the interrupted command and end the process."""
     # A second interrupt would only disturb the exit.
@@ -139,13 +130,6 @@ def _end(interrupt: KeyboardInterrupt) -> NoReturn:
         sys.stdout.flush()
     # Python's normal exit would abort if a thread is still compiling.
     os._exit(_INTERRUPTED)
-
-
-def _open_standard_files() -> None:
-    """Open closed standard streams, or the next file would get their number and their output."""
-    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:  # 2 is standard error
-        pass
-    os.close(number)
 
 
 def _close_stdout() -> None:
