@@ -10,7 +10,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -64,6 +64,10 @@ class Finding:
     is_warning: bool = False
 
 
+class CallError(Exception):
+    """A call of your code failed, which ends the stage. Its `__cause__` is your code's error."""
+
+
 def check_env(env: Environment, *, skip: Sequence[Stage] = ()) -> None:
     """Try `env` and list all its faults. It compiles: seconds for CartPole, minutes for brax.
 
@@ -109,7 +113,7 @@ def check_env(env: Environment, *, skip: Sequence[Stage] = ()) -> None:
 def run_stages(
     what: str,
     subject: Any,
-    stages: Mapping[Any, Callable[[Any], Iterator[Finding]]],
+    stages: Mapping[Any, Callable[[Any], Iterable[Finding]]],
     fault: Callable[[str, Sequence[str]], Exception],
     warning: type[Warning],
 ) -> None:
@@ -125,16 +129,26 @@ def run_stages(
     times = {}
     for name, stage in stages.items():
         start = time.process_time()
-        findings = list(stage(subject))
+        findings = _findings_of(stage, subject)
         times[name] = time.process_time() - start
-        raise_faults(what, findings, fault)
+        _raise_faults(what, findings, fault)
         for each in findings:
             warnings.warn(f"{what}: {each.sentence}", warning, stacklevel=3)
     shown_times = ", ".join(f"{name} {seconds:.1f}" for name, seconds in times.items())
     sys.stderr.write(f"{what}: no fault, in {sum(times.values()):.1f} s ({shown_times})\n")
 
 
-def raise_faults(
+def _findings_of(stage: Callable[[Any], Iterable[Finding]], subject: Any) -> list[Finding]:
+    findings: list[Finding] = []
+    try:
+        findings.extend(stage(subject))
+    except CallError as error:
+        cause = error.__cause__
+        findings.append(Finding(str(error), cause if isinstance(cause, Exception) else None))
+    return findings
+
+
+def _raise_faults(
     what: str, findings: Sequence[Finding], fault: Callable[[str, Sequence[str]], Exception]
 ) -> None:
     """Raise what `fault` makes from `what` and from sentences, unless all are warnings."""
@@ -152,7 +166,7 @@ def quickly(function: Callable[..., Any]) -> Any:
 def require_trainable(env: Environment) -> None:
     """Raise FaultyEnvironmentError if an environment lacks something that a training needs."""
     for stage in (_members, _reset, _step):
-        raise_faults(type(env).__name__, list(stage(env)), FaultyEnvironmentError)
+        _raise_faults(type(env).__name__, _findings_of(stage, env), FaultyEnvironmentError)
 
 
 def _functions(env: Environment) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -197,10 +211,7 @@ def _members(env: Any) -> Iterator[Finding]:
 
 def _space_faults(env: Environment) -> Iterator[Finding]:
     for name in ("observation_space", "action_space"):
-        space, fault = called(name, lambda name=name: getattr(env, name)(env.default_params))
-        if fault is not None:
-            yield fault
-            continue
+        space = called(name, lambda name=name: getattr(env, name)(env.default_params))
         # An observation may be a dict or a tuple of spaces.
         for each in jax.tree.leaves(space) if name == "observation_space" else [space]:
             if missing := [x for x in ("shape", "dtype", "sample") if not hasattr(each, x)]:
@@ -212,10 +223,7 @@ def _space_faults(env: Environment) -> Iterator[Finding]:
 
 def _reset(env: Environment) -> Iterator[Finding]:
     reset, _ = _functions(env)
-    result, fault = traced("reset", reset, _key())
-    if fault is not None:
-        yield fault
-        return
+    result = traced("reset", reset, _key())
     if not (isinstance(result, tuple) and len(result) == 2):
         yield Finding(f"reset must return (obs, state), but returns {kind_of(result)}.")
         return
@@ -225,20 +233,16 @@ def _reset(env: Environment) -> Iterator[Finding]:
         yield from _mask_faults(env, state)
     privileged: Any = getattr(env, "privileged_observation", None)
     if privileged is not None:
-        seen, fault = traced("privileged_observation", privileged, state, env.default_params)
-        if fault is not None:
-            yield fault
-        elif not hasattr(seen, "shape"):
+        seen = traced("privileged_observation", privileged, state, env.default_params)
+        if not hasattr(seen, "shape"):
             yield Finding(
                 f"privileged_observation must return an array, but returns {kind_of(seen)}."
             )
 
 
 def _mask_faults(env: Any, state: Any) -> Iterator[Finding]:
-    mask, fault = traced("action_mask", env.action_mask, state)
-    if fault is not None:
-        yield fault
-    elif mask is not None:
+    mask = traced("action_mask", env.action_mask, state)
+    if mask is not None:
         space = env.action_space(env.default_params)
         is_choice = isinstance(space, Discrete | MultiDiscrete)
         expected = (sum(nvec_of(space)),) if is_choice else None
@@ -252,10 +256,7 @@ def _mask_faults(env: Any, state: Any) -> Iterator[Finding]:
 def _step(env: Environment) -> Iterator[Finding]:
     reset, step = _functions(env)
     state = jax.eval_shape(reset, _key())[1]
-    result, fault = traced("step", step, _key(), state, _action(env))
-    if fault is not None:
-        yield fault
-        return
+    result = traced("step", step, _key(), state, _action(env))
     if not (isinstance(result, tuple) and len(result) == 6):
         yield Finding(
             "step must return (obs, state, reward, terminated, truncated, info), but returns "
@@ -293,13 +294,8 @@ def _step(env: Environment) -> Iterator[Finding]:
 def _keys(env: Environment) -> Iterator[Finding]:
     reset, step = _functions(env)
     state = jax.eval_shape(reset, _key())[1]
-    faults = [
-        *key_faults("reset", reset, _key()),
-        *key_faults("step", step, _key(), state, _action(env)),
-    ]
-    yield from faults
-    if faults:
-        return
+    trace_with_keys("reset", reset, _key())
+    trace_with_keys("step", step, _key(), state, _action(env))
     program = str(jax.make_jaxpr(reset)(_key()))
     if "random_" in program:
         states = numbers(_programs(env)[0](_split(_key())))
@@ -310,16 +306,10 @@ def _keys(env: Environment) -> Iterator[Finding]:
             )
 
 
-def key_faults(name: str, function: Callable[..., Any], *arguments: Any) -> Iterator[Finding]:
+def trace_with_keys(name: str, function: Callable[..., Any], *arguments: Any) -> None:
     """Trace with JAX's checker of key reuse, which follows only JAX's own kinds of keys."""
     with jax.debug_key_reuse(new_val=True):
-        jitted = jax.jit(function)
-        _, fault = called(name, lambda: jitted.trace(*arguments))
-    if fault is not None and isinstance(fault.cause, jax.errors.KeyReuseError):
-        says = "uses one random key for several draws, which makes them equal or dependent"
-        fault = Finding(f"{name} {says}: split it, or fold a number into it.", fault.cause)
-    if fault is not None:
-        yield fault
+        called(name, lambda: jax.jit(function).trace(*arguments))
 
 
 def _purity(env: Environment) -> Iterator[Finding]:
@@ -332,10 +322,7 @@ def _purity(env: Environment) -> Iterator[Finding]:
         "step": lambda: step(_key(), state, action),
     }
     for name, call in calls.items():
-        results, fault = called(name, lambda call=call: (call(), call()))
-        if fault is not None:
-            yield fault
-            return
+        results = called(name, lambda call=call: (call(), call()))
         pairs = zip(*map(numbers, results), strict=True)
         if not all(np.array_equal(*pair, equal_nan=True) for pair in pairs):
             yield Finding(
@@ -356,19 +343,19 @@ def _batches(env: Environment) -> Iterator[Finding]:
         action = jax.vmap(sample)(keys)
         return jax.vmap(env.step)(keys, jax.vmap(env.reset)(keys, params)[1], action, params)
 
-    _, fault = traced("step", batch)
     names = scalar_floats(env)
     again = ""
     if names and not float_parameters(env):
         again = f" Another value of {', '.join(names)} compiles programs anew."
-    if fault is not None:
+    try:
+        traced("step", batch)
+    except CallError as error:
         yield Finding(
-            f"{fault.sentence} Each environment had its own parameters, as in domain "
-            f"randomisation.{again}",
-            fault.cause,
+            f"{error} Each environment had its own parameters, as in domain randomisation.{again}",
             is_warning=True,
         )
-    elif again:
+        return
+    if again:
         yield Finding(
             f"reset or step returns other dtypes for parameters that are float32 arrays.{again}",
             is_warning=True,
@@ -518,23 +505,23 @@ def tree_faults(name: str, first: str, before: Any, then: str, after: Any) -> It
             )
 
 
-def traced(name: str, function: Callable[..., Any], *arguments: Any) -> tuple[Any, Finding | None]:
-    """Return the shapes of a function's results, or the fault that keeps JAX from tracing it."""
+def traced(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return the shapes of a function's results, or raise CallError if JAX can't trace it."""
     return called(name, lambda: jax.eval_shape(function, *arguments))
 
 
-def called(name: str, call: Callable[[], Any]) -> tuple[Any, Finding | None]:
-    """Return the result of a call of your code, or the fault that it has."""
+def called(name: str, call: Callable[[], Any]) -> Any:
+    """Return the result of a call of your code, or raise CallError."""
     try:
-        return call(), None
+        return call()
     except MyriadError as error:
-        return None, Finding(f"{name} refused what it was given: {error}", error)
-    except Exception as error:  # noqa: BLE001 (your environment may raise anything)
+        raise CallError(f"{name} refused what it was given: {error}") from error
+    except Exception as error:
         remedy = next((text for kind, text in _REMEDIES.items() if isinstance(error, kind)), None)
         reason = str(error).strip().partition("\n")[0]
         stop = "" if reason.endswith(".") else "."
         sentence = f"{name} raises {type(error).__name__}{_where(error)}: {reason}{stop}"
-        return None, Finding(f"{sentence} {remedy}" if remedy else sentence, error)
+        raise CallError(f"{sentence} {remedy}" if remedy else sentence) from error
 
 
 # What to do about the errors that JAX raises for traced arrays, from the most special one on.
@@ -549,6 +536,10 @@ _REMEDIES: dict[type[Exception], str] = {
     ),
     jax.errors.TracerArrayConversionError: (
         "Use jnp in place of numpy, and jnp.asarray(TABLE)[index] for a NumPy array."
+    ),
+    jax.errors.KeyReuseError: (
+        "It uses one random key for several draws, which makes them equal or dependent: split it, "
+        "or fold a number into it."
     ),
     jax.errors.ConcretizationTypeError: "Use jnp in place of math and of float() and int().",
 }

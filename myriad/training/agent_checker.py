@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
@@ -14,13 +14,14 @@ from myriad.adapters import make_env
 from myriad.agents import make_learner
 from myriad.engine.random import make_key
 from myriad.envs.checker import (
+    CallError,
     Finding,
     at,
-    key_faults,
     kind_of,
     numbers,
     quickly,
     run_stages,
+    trace_with_keys,
     traced,
     tree_faults,
 )
@@ -81,10 +82,7 @@ def check_agent(agent: str, env: str | AnyEnvironment = "cartpole", **options: A
 
 def _shapes(loop: LearningLoop) -> Iterator[Finding]:
     learner: Any = loop.learner
-    state, fault = traced("init", loop.init, _key())
-    if fault is not None:
-        yield fault
-        return
+    state = traced("init", loop.init, _key())
     for path, leaf in jax.tree_util.tree_leaves_with_path(state.agent):
         if leaf.weak_type:
             yield Finding(
@@ -92,10 +90,7 @@ def _shapes(loop: LearningLoop) -> Iterator[Finding]:
                 f"twice: make it jnp.{leaf.dtype}(...).",
                 is_warning=True,
             )
-    result, fault = traced("update", functools.partial(_update, loop), state)
-    if fault is not None:
-        yield fault
-        return
+    result = traced("update", functools.partial(_update, loop), state)
     if not (isinstance(result, tuple) and len(result) == 3):
         yield Finding(
             f"update must return (state, batch_state, metrics), but returns {kind_of(result)}."
@@ -119,18 +114,16 @@ def _actions(loop: LearningLoop) -> Iterator[Finding]:
     space = loop.env.action_space(loop.env.default_params)
     for greedy in (True, False):
         call = functools.partial(loop.learner.act, greedy=greedy)
-        action, fault = traced("act", call, state.agent, _key(), state.batch_state.obs)
+        action = traced("act", call, state.agent, _key(), state.batch_state.obs)
         expected = (loop.num_envs, *space.shape)
-        if fault is not None:
-            yield fault
-        elif (getattr(action, "shape", None), action.dtype) != (expected, space.dtype):
+        if (getattr(action, "shape", None), action.dtype) != (expected, space.dtype):
             yield Finding(
                 f"act with greedy={greedy} must return actions of {space.dtype} and shape "
                 f"{expected}, but returns {kind_of(action)}."
             )
 
 
-def _keys(loop: LearningLoop) -> Iterator[Finding]:
+def _keys(loop: LearningLoop) -> Iterable[Finding]:
     learner: Any = loop.learner
     key = jax.random.key(0)
     state = jax.eval_shape(loop.init, key)
@@ -143,19 +136,22 @@ def _keys(loop: LearningLoop) -> Iterator[Finding]:
 
     obs = state.batch_state.obs
     act = functools.partial(learner.act, greedy=False)
-    yield from key_faults("init", init, key)
-    yield from key_faults("update", update, key, state.agent, state.batch_state)
-    yield from key_faults("act", act, state.agent, key, obs)
+    trace_with_keys("init", init, key)
+    trace_with_keys("update", update, key, state.agent, state.batch_state)
+    trace_with_keys("act", act, state.agent, key, obs)
+    return ()
 
 
-def _seeds(loop: LearningLoop) -> Iterator[Finding]:
+def _seeds(loop: LearningLoop) -> Iterable[Finding]:
     def trained(key: jax.Array) -> Any:
         return loop.run(loop.init(key), jnp.int32(1), jnp.ones((), bool))
 
     keys = jax.eval_shape(lambda: jax.random.split(_key(), 2))
-    _, fault = traced("update", jax.vmap(trained), keys)
-    if fault is not None:
-        yield Finding(f"{fault.sentence} Two seeds trained at once, by jax.vmap.", fault.cause)
+    try:
+        traced("update", jax.vmap(trained), keys)
+    except CallError as error:
+        raise CallError(f"{error} Two seeds trained at once, by jax.vmap.") from error.__cause__
+    return ()
 
 
 @dataclasses.dataclass(frozen=True)

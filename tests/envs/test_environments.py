@@ -144,7 +144,7 @@ STEP_FAULTS = {
     "step raises TracerBoolConversionError in": (
         lambda state, reward, **_: {"reward": reward if state.x > 0 else -reward}
     ),
-    "step uses one random key for several draws": (
+    "step raises KeyReuseError: ": (
         lambda key, **_: {"reward": jax.random.normal(key) + jax.random.uniform(key)}
     ),
     "reward is not finite after step": lambda state, **_: {"reward": jnp.log(state.theta)},
@@ -188,7 +188,7 @@ OTHER_FAULTS = {
     "64 resets with different keys are all equal": Changed(
         start=lambda *_: CartPole().reset(jax.random.key(3), CartPole().default_params)
     ),
-    "reset uses one random key for several draws": Changed(
+    "reset raises KeyReuseError: ": Changed(
         start=lambda key, obs, state: (obs + jax.random.uniform(key, (4,)), state)
     ),
     "obs leaves observation_space after reset: obs[0] is 99": Changed(

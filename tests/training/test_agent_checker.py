@@ -61,7 +61,7 @@ def to_host(self, key, state, batch_state, envs):
         (update(lambda *rest: (*rest[:2], {"los": rest[2]["loss"]})), "loss, but has los"),
         (update(lambda *rest: (*rest[:2], {"loss": jnp.zeros(2)})), "metric loss must be a scalar"),
         ({"update": to_host}, "update raises ConcretizationTypeError in"),
-        ({"update": used_twice}, "update uses one random key for several draws"),
+        ({"update": used_twice}, "update raises KeyReuseError: "),
         ({"steps_per_update": 3}, "update takes 2 steps of each environment"),
         (acts(jnp.zeros((), jnp.int32)), "must return actions of int32 and shape (8,)"),
         (acts(jnp.full(8, 2, jnp.int32)), "returns actions out of Discrete(n=2): the first is 2"),
