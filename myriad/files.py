@@ -13,7 +13,7 @@ from pathlib import Path
 
 from myriad.errors import InvalidArgumentError, without_passwords
 
-# Seconds between two lines on how long something takes, if there is no terminal.
+# Seconds between two lines on how long something takes.
 _EVERY_S = 10.0
 
 
@@ -125,11 +125,11 @@ def regular(path: Path) -> Path:
     return path
 
 
-def say(sentence: str, end: str = "\n") -> None:
+def say(sentence: str) -> None:
     """Print to standard error, without passwords. If it is closed or full, print nothing."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
-            sys.stderr.write(f"{without_passwords(sentence)}{end}")
+            sys.stderr.write(f"{without_passwords(sentence)}\n")
             sys.stderr.flush()
 
 
@@ -150,18 +150,13 @@ def announced(what: str, tell: Callable[[str], None] = say) -> Iterator[None]:
 
 @contextlib.contextmanager
 def seconds_shown(what: str, tell: Callable[[str], None] = say) -> Iterator[None]:
-    """Show while the block runs how many seconds it has taken, on a terminal in place."""
-    in_place = tell is say and sys.stderr is not None and sys.stderr.isatty()
+    """Say every ten seconds how long the block has taken so far."""
     start = time.perf_counter()
     ended = threading.Event()
 
     def count() -> None:
-        while not ended.wait(1.0 if in_place else _EVERY_S):
-            so_far = f"{time.perf_counter() - start:.0f} s"
-            if in_place:
-                say(f"\r{so_far}", end="")
-            else:
-                tell(f"{what}: {so_far} so far")
+        while not ended.wait(_EVERY_S):
+            tell(f"{what}: {time.perf_counter() - start:.0f} s so far")
 
     counter = threading.Thread(target=count, daemon=True)
     counter.start()
@@ -170,8 +165,6 @@ def seconds_shown(what: str, tell: Callable[[str], None] = say) -> Iterator[None
     finally:
         ended.set()
         counter.join()
-        if in_place:
-            say("\r\x1b[K", end="")  # the next line comes here
 
 
 @contextlib.contextmanager
