@@ -341,7 +341,11 @@ def chunk_finding(rows: Any) -> str:
     """Name the fastest chunks at each size, up to the intervals."""
     _, ours = by_library(measured(rows))[0]
     parts = [f"{_fastest(own)} at {environments(size)}" for size, own in ours.groupby("num_envs")]
-    return f"{rows.env.iloc[0]}: the fastest scan chunk is {', '.join(parts)}"
+    chunks = ours.scan_chunk_size
+    return (
+        f"{rows.env.iloc[0]}: of scan chunks of {chunks.min():,.0f} to {chunks.max():,.0f} steps "
+        f"the fastest is {', '.join(parts)}"
+    )
 
 
 def _fastest(rows: Any) -> str:
