@@ -16,6 +16,7 @@ from perfgate.stats.evidence import (
     Evidence,
     estimate,
     pooled_scatter,
+    t_quantile,
 )
 
 SCATTER = 0.005
@@ -47,6 +48,11 @@ def test_a_known_scatter_moderates_the_variance_as_four_more_launches_would():
     mean, error, df = estimate([0.01, 0.03], 0.02)
     assert (mean, df) == (pytest.approx(0.02), 5)
     assert error == pytest.approx(math.sqrt((4 * 0.02**2 + 2e-4) / 5 / 2))
+
+
+@pytest.mark.parametrize(("df", "tail"), [(1, 0.05), (5, 0.05 / 3), (27, 1e-5)])
+def test_quantiles_are_students(df, tail):
+    assert t_quantile(tail, df) == pytest.approx(stats.t.isf(tail, df))
 
 
 def test_the_scatter_of_a_class_is_that_of_its_rows_but_for_those_that_scatter_far_more():
