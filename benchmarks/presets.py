@@ -14,7 +14,7 @@ reaches the target return.
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from benchmarks.harness.alternation import in_turns
@@ -66,12 +66,6 @@ class Variant:
     fields: Mapping[str, Any] = field(default_factory=dict)
     donates: bool = True
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The settings that differ from the preset, by the names on the results' pages."""
-        fields = {name.removeprefix("agent."): value for name, value in self.fields.items()}
-        return fields if self.donates else fields | {"donation": False}
-
 
 class Updates:
     """Updates of one variant, from a state in which every update learns."""
@@ -85,16 +79,12 @@ class Updates:
         self.training.run_updates(1)
         self.compile_s = time.perf_counter() - start
         self.num_updates = calibrated(self.training.run_updates, 1, _SAMPLE_S)
-        # steps of all environments in a call of `run`
+        # steps of all environments in a sample
         self.steps = self.num_updates * self.training.steps_per_update
 
-    def run(self) -> None:
-        """Train, and fetch the reports."""
-        self.training.run_updates(self.num_updates)
-
     def rate(self) -> float:
-        """Return the steps/s of a call."""
-        return self.steps / seconds_of(self.run)
+        """Train, fetch the reports, and return the steps/s."""
+        return self.steps / seconds_of(self.training.run_updates, self.num_updates)
 
 
 def fields_of(declared: Training, variant: Variant, seed: int = 0) -> dict[str, Any]:
@@ -161,8 +151,7 @@ def _knobs(declared: Training, run: Run) -> None:
         }
         rows.append(described | own | spread(rates[name], "steps_per_s"))
         arms[name] = {
-            "starts_from": compared[name].preset,
-            "sets": compared[name].settings,
+            "variant": asdict(compared[name]),
             "num_envs": own["num_envs"],
             "steps_per_s": rates[name],
         }

@@ -25,8 +25,8 @@ def test_every_variant_is_a_configuration(workload):
     configs = {name: config_of(declared, each) for name, each in found.items()}
     for field, value in AS_DOCUMENTED[declared.agent].items():
         assert configs["as_documented"].value_of(field) == value
-    assert found["baseline without donation"].settings == {"donation": False}
-    assert all(json.dumps(each.settings) for each in found.values())
+    assert not found["baseline without donation"].donates
+    assert all(json.dumps(dataclasses.asdict(each)) for each in found.values())
     singles = [name for name in found if name.startswith("baseline + num_envs")]
     without = found["ultra_fast - num_envs"]
     assert singles
