@@ -19,8 +19,11 @@ def benchmark_page(site: Path) -> Path:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("width", [360, 1280])
-def test_no_page_errs_or_asks_another_host_or_is_too_wide(site, pages, new_visit, width):
+# Tables that are wider than their column scroll: on a phone those of words, elsewhere none.
+@pytest.mark.parametrize(
+    ("width", "tables"), [(360, ".table-wrapper:has(td code)"), (1280, ".scroll, .table-wrapper")]
+)
+def test_no_page_errs_or_asks_another_host_or_is_too_wide(site, pages, new_visit, width, tables):
     visit = new_visit(viewport={"width": width, "height": 740})
     ours = [*(site / name for name, _ in PAGES), benchmark_page(site)]
     for page in ours:
@@ -31,35 +34,22 @@ def test_no_page_errs_or_asks_another_host_or_is_too_wide(site, pages, new_visit
         )
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= width, page
     assert all(url.startswith((site.as_uri(), "data:", "about:")) for url in visit.requests)
-    for page in [*ours, *pages.rglob("*.html")] if width > 1000 else []:
+    for page in [*ours, *pages.rglob("*.html")]:
         visit.open(page)
-        # Tables that are wider than their column scroll, which only a phone needs.
         wide = visit.page.evaluate(
-            """() => {
+            """(tables) => {
               document.querySelectorAll('details').forEach((each) => each.open = true);
-              return [...document.querySelectorAll('.scroll, .table-wrapper')]
+              return [...document.querySelectorAll(tables)]
                 .filter((box) => box.scrollWidth > box.clientWidth)
                 .map((box) => box.textContent.slice(0, 60));
-            }"""
-        )
-        assert wide == [], page
-
-
-@pytest.mark.long
-def test_on_a_phone_no_column_of_code_or_state_is_out_of_view(site, pages, new_visit):
-    visit = new_visit(viewport={"width": 390, "height": 844})
-    for page in pages.rglob("*.html"):
-        visit.open(page)
-        wide = visit.page.evaluate(
-            """[...document.querySelectorAll('.table-wrapper:has(td code)')]
-                .filter((box) => box.scrollWidth > box.clientWidth)
-                .map((box) => box.textContent.slice(0, 60))"""
+            }""",
+            tables,
         )
         assert wide == [], page
     visit.open(site / "benchmarks.html")
     for column in ("last change", "state"):
         box = visit.page.get_by_role("button", name=column, exact=True).bounding_box()
-        assert box["x"] + box["width"] <= 390
+        assert box["x"] + box["width"] <= width
 
 
 @pytest.mark.slow
