@@ -163,7 +163,7 @@ def test_the_targets_of_an_environment_say_what_became_of_them_and_the_exit_code
         ]
         return [replace(each, **changes.get(each.case.side, {})) for each in outcomes]
 
-    workloads = {"tiny": TINY, "other": replace(TINY, env="snake")}
+    workloads = {"tiny": TINY, "other": replace(TINY, env="pendulum-control")}
     targets = (target, Target("other", of="jumanji"))
     declaration = Declaration({"throughput": workloads}, targets=targets)
     monkeypatch.setattr(throughput, "load", lambda: declaration)
