@@ -31,8 +31,8 @@ AGENTS = Registry(
 
 # The agents that can train a network with a memory, as they then are.
 WITH_MEMORY = {
-    "ppo": "myriad.agents.recurrent_ppo:RecurrentPPO",
-    "pqn": "myriad.agents.recurrent_pqn:RecurrentPQN",
+    "ppo": "myriad.agents.recurrent:RecurrentPPO",
+    "pqn": "myriad.agents.recurrent:RecurrentPQN",
 }
 
 # Fields that `create` fills in from the environment. The trainer sets those marked as derived.
@@ -163,17 +163,13 @@ def make_learner(
         overrides = kind.defaults_for(num_envs, total_steps, overrides) | overrides
     agent = make_agent(name, env, **overrides)
     if num_envs is not None and "batch_size" in given.keys() - overrides.keys():
-        agent = _with_batch_size(agent, num_envs, given)
+        rows, batch_size = num_envs * agent.rollout_steps, given["batch_size"]
+        if rows % batch_size:
+            rule = f"must divide the batch of num_envs x rollout_steps = {rows}"
+            raise InvalidArgumentError("batch_size", rule, batch_size)
+        num_minibatches = rows // batch_size
+        if given.get("num_minibatches", num_minibatches) != num_minibatches:
+            says = "batch_size and num_minibatches say the same; give one of them."
+            raise InvalidArgumentError(says)
+        agent = dataclasses.replace(agent, num_minibatches=num_minibatches)
     return agent if isinstance(agent, Learner) else ControllerLearner(env, controller_of(agent))
-
-
-def _with_batch_size(agent: Any, num_envs: int, given: Mapping[str, Any]) -> Any:
-    """Return an on-policy agent whose minibatches have the given `batch_size`."""
-    rows, batch_size = num_envs * agent.rollout_steps, given["batch_size"]
-    if rows % batch_size:
-        rule = f"must divide the batch of num_envs x rollout_steps = {rows}"
-        raise InvalidArgumentError("batch_size", rule, batch_size)
-    num_minibatches = rows // batch_size
-    if given.get("num_minibatches", num_minibatches) != num_minibatches:
-        raise InvalidArgumentError("batch_size and num_minibatches say the same; give one of them.")
-    return dataclasses.replace(agent, num_minibatches=num_minibatches)

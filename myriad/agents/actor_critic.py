@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from myriad.agents.agent import (
@@ -30,17 +31,60 @@ from myriad.agents.minibatches import MANY_ENVS, require_whole_parts
 from myriad.agents.networks import NetworkSpec
 from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import RunningMoments, normalize_obs, update_moments
+from myriad.agents.policies import LOG_STD_RANGE, GaussianPolicy, log_slope_of_tanh
 from myriad.agents.q_learning import QNetwork
 from myriad.agents.replay import ReplayRing, Step, n_step, share_replay
-from myriad.agents.squashed_gaussian import SquashedGaussianPolicy
 from myriad.agents.trajectory import act_and_step
 from myriad.engine.gpu_loops import repeat_or_skip
 from myriad.engine.random import Counter, make_key
 from myriad.envs.vector import BatchState
 from myriad.envs.wrappers import PrivilegedObservation
+from myriad.errors import InvalidArgumentError
+from myriad.spaces import Box
 
 # Folded into a key for each purpose, so that no two draws share a stream.
 _COLLECT, _SAMPLE, _NOISE = range(3)
+
+
+@dataclasses.dataclass(frozen=True)
+class SquashedGaussianPolicy:
+    """The hyperbolic tangent of a diagonal Gaussian whose deviations depend on observations, too.
+
+    The `P = 2 C` outputs are the means, then the logarithms of the deviations. Choices from -1 to 1
+    span the box, so no draw is clipped. Source: Haarnoja et al. (2018), "Soft actor-critic
+    algorithms and applications", appendix C.
+
+    Raises:
+        InvalidArgumentError: the space is not a bounded Box.
+    """
+
+    space: Box
+
+    def __post_init__(self) -> None:
+        bounds = (self.space.low, self.space.high) if isinstance(self.space, Box) else (np.inf,)
+        if not all(np.isfinite(bound).all() for bound in bounds):
+            rule = "must be a Box with bounds for SAC and TD3; ppo learns other actions"
+            raise InvalidArgumentError("action_space", rule, self.space)
+
+    @property
+    def num_choices(self) -> int:
+        return math.prod(self.space.shape)
+
+    def sample(self, outputs: jax.Array, noise: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return choices, `[N, C]`, and their log densities, `[N]`, for standard normal noise."""
+        mean, log_std = jnp.split(outputs, 2, axis=1)
+        log_std = jnp.clip(log_std, *LOG_STD_RANGE)
+        drawn = mean + jnp.exp(log_std) * noise
+        log_prob = -0.5 * jnp.square(noise) - log_std - 0.5 * math.log(2 * math.pi)
+        return jnp.tanh(drawn), jnp.sum(log_prob - log_slope_of_tanh(drawn), axis=1)
+
+    def mode(self, outputs: jax.Array) -> jax.Array:
+        """Return the middle of the distribution, `[N, C]`."""
+        return jnp.tanh(outputs[:, : self.num_choices])
+
+    def action(self, choice: jax.Array) -> jax.Array:
+        """Return the environment's actions `[N, *A]` for choices `[N, C]`."""
+        return GaussianPolicy(self.space).action(choice)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -268,13 +312,6 @@ class ReplayActorCritic(GradientLearner[State]):
         """Return target parameters a step nearer to the learned ones, float32."""
         params = params.astype(jnp.float32)
         return params + self.polyak * (target - params)
-
-    def outputs(self, params: jax.Array, inputs: jax.Array) -> jax.Array:
-        """Return the outputs of the actor and of both critics for prepared `[B, D]`."""
-        actor, critics = self.split(params)
-        outputs = self.actor.values(actor, inputs)
-        values = self.critics.values(critics, inputs, self.policy.mode(outputs))
-        return jnp.concatenate([outputs, values.T], axis=1)
 
     def named_params(self, state: Any) -> dict[str, Any]:
         return {"actor": self.actor.unravel(self.split(state.params)[0])}

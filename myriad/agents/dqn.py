@@ -210,9 +210,7 @@ class DQN(GradientLearner[DQNState]):
 
         Epsilon falls during at most a fifth of the training.
         """
-        explored = q_learning.exploration_steps(
-            cls.exploration_steps, num_envs, total_steps or cls.default_total_steps(num_envs)
-        )
+        explored = q_learning.exploration_steps(cls, num_envs, total_steps)
         defaults: dict[str, Any] = {"exploration_steps": explored}
         gradient_steps = min(num_envs // _TRANSITIONS_PER_STEP, _MOST_GRADIENT_STEPS)
         if gradient_steps > cls.gradient_steps:
@@ -248,9 +246,9 @@ class DQN(GradientLearner[DQNState]):
         """Draw the network's parameters and allocate the buffer."""
         obs_size = self._network.obs_size
         first = before_learning(self, self._network.init(key))
-        space: Any = self.env.observation_space(self.env.default_params)
+        obs, _ = jax.eval_shape(self.env.reset, make_key(0), self.env.default_params)
         action_shape = self.env.action_space(self.env.default_params).shape
-        shapes = math.prod(space.shape), self._obs_dtype, action_shape
+        shapes = math.prod(obs.shape), obs.dtype, action_shape
         ring = self._ring(num_envs)
         window = Step.zeros((self.n_step, num_envs), *shapes).held_by(ring)
         return DQNState(
@@ -485,15 +483,6 @@ class DQN(GradientLearner[DQNState]):
 
     def _ring(self, num_envs: int) -> ReplayRing:
         return ReplayRing.of(self, num_envs, self.n_step, self.replay_memory)
-
-    def outputs(self, params: jax.Array, inputs: jax.Array) -> jax.Array:
-        """Return the Q-values, `[B, A]`, of prepared observations, `[B, D]`."""
-        return self._network.values(params, inputs)
-
-    @property
-    def _obs_dtype(self) -> Any:
-        reset = jax.eval_shape(self.env.reset, make_key(0), self.env.default_params)
-        return reset[0].dtype
 
     @property
     def _network(self) -> q_learning.QNetwork:

@@ -37,10 +37,6 @@ class CategoricalPolicy:
     def num_outputs(self) -> int:
         return sum(self.nvec)
 
-    @property
-    def num_choices(self) -> int:
-        return len(self.nvec)
-
     def initial_log_std(self) -> jax.Array | None:
         """Return the initial `log_std`, None if the policy has none."""
         return None
@@ -48,7 +44,7 @@ class CategoricalPolicy:
     def sample(self, keys: jax.Array, outputs: jax.Array, log_std: Any) -> jax.Array:
         """Draw a choice with each key, `[N, C]`."""
         # Invert the cumulative distribution: one uniform number per component, not per logit.
-        uniform = jax.vmap(lambda key: jax.random.uniform(key, (self.num_choices,)))(keys)
+        uniform = jax.vmap(lambda key: jax.random.uniform(key, (len(self.nvec),)))(keys)
         choices = []
         for component, logits in enumerate(self._components(outputs)):
             weights = jnp.exp(logits - jnp.max(logits, axis=0, keepdims=True))

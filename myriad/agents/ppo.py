@@ -439,11 +439,6 @@ class PPO(RolloutLearner[PPOState]):
         privileged = normalize_obs(state.privileged_stats, privileged)
         return jnp.concatenate([inputs, privileged], axis=-1)
 
-    def outputs(self, params: dict[str, Any], inputs: jax.Array) -> jax.Array:
-        """Return the outputs of both networks, `[B, P + 1]`, for prepared observations `[B, D]`."""
-        value = self._values(params, inputs)
-        return jnp.concatenate([self._outputs(params, inputs), value[:, None]], axis=1)
-
     def _outputs(self, params: dict[str, Any], inputs: jax.Array) -> jax.Array:
         obs, mask, _ = jnp.split(inputs, [self._obs_size, self._seen_size], axis=1)
         return legal_outputs(self._actor.apply(params["actor"], obs).astype(jnp.float32), mask)

@@ -139,9 +139,7 @@ class PQN(RolloutLearner[PQNState]):
 
         Epsilon falls during at most a fifth of the training.
         """
-        explored = q_learning.exploration_steps(
-            cls.exploration_steps, num_envs, total_steps or cls.default_total_steps(num_envs)
-        )
+        explored = q_learning.exploration_steps(cls, num_envs, total_steps)
         defaults = {} if num_envs < MANY_ENVS else shapes_for_many(num_envs, 2, chosen)
         return defaults | {"exploration_steps": explored}
 
@@ -293,10 +291,6 @@ class PQN(RolloutLearner[PQNState]):
     def _values(self, state: PQNState, obs: jax.Array) -> jax.Array:
         """Return Q-values `[B, A]` of flattened observations."""
         return self._network.values_in_blocks(state.params, obs, state.obs_stats)
-
-    def outputs(self, params: jax.Array, inputs: jax.Array) -> jax.Array:
-        """Return the Q-values, `[B, A]`, of prepared observations, `[B, D]`."""
-        return self._network.values(params, inputs)
 
     @property
     def _network(self) -> q_learning.QNetwork:

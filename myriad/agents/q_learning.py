@@ -84,8 +84,10 @@ class QNetwork:
         return jnp.concatenate(heads, axis=1)
 
     def best_action(self, values: jax.Array) -> jax.Array:
-        """Return the action of the highest value, int32 `[B]` or `[B, C]`."""
-        return self._action([best_action(head) for head in self._heads(values)])
+        """Return the action of the highest value, the first of several: int32 `[B]` or `[B, C]`."""
+        return self._action(
+            [argmax(head, axis=1).astype(jnp.int32) for head in self._heads(values)]
+        )
 
     def best_value(self, values: jax.Array) -> jax.Array:
         """Return the highest value that an action has, `[B]`."""
@@ -155,23 +157,18 @@ class QNetwork:
             )[1]
 
 
-def exploration_steps(own: int, num_envs: int, total_steps: int) -> int:
+def exploration_steps(kind: Any, num_envs: int, total_steps: int | None) -> int:
     """Return the steps over which epsilon falls: a fifth of the training.
 
-    With fewer than `MANY_ENVS` environments it is at most `own`.
+    With fewer than `MANY_ENVS` environments it is at most the default of the learner's class.
 
     Args:
-        own: the agent's default number of steps.
+        kind: the learner's class.
         num_envs: environments that it learns from.
-        total_steps: steps of all environments together.
+        total_steps: steps of all environments together; None for the learner's own number.
     """
-    explored = max(1, int(_EXPLORED * total_steps))
-    return explored if num_envs >= MANY_ENVS else min(own, explored)
-
-
-def best_action(values: jax.Array) -> jax.Array:
-    """Return the action of the highest value, and the first of several: int32 `[B]`."""
-    return argmax(values, axis=1).astype(jnp.int32)
+    explored = max(1, int(_EXPLORED * (total_steps or kind.default_total_steps(num_envs))))
+    return explored if num_envs >= MANY_ENVS else min(kind.exploration_steps, explored)
 
 
 def epsilon_greedy(
@@ -193,7 +190,7 @@ def epsilon_greedy(
         anything = jnp.sum(rank <= drawn[:, None], axis=1, dtype=jnp.int32)
     # float32 holds 24 bits exactly, so epsilon 0 never explores and epsilon 1 always does.
     explores = (explore >> 8).astype(jnp.float32) < epsilon * np.float32(1 << 24)
-    return jnp.where(explores, anything, best_action(values))
+    return jnp.where(explores, anything, argmax(values, axis=1).astype(jnp.int32))
 
 
 def value_of(values: jax.Array, action: jax.Array) -> jax.Array:

@@ -121,7 +121,6 @@ class ReplayRing:
             lambda leaf: jax.ShapeDtypeStruct((self.capacity, *leaf.shape[1:]), leaf.dtype), row
         )
         if self.memory == "host":
-            _require_host_memory()
             columns = _zeros_on_host(shapes)
         else:
             columns = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
@@ -142,9 +141,13 @@ class ReplayRing:
         # slots that made a step 39 times as long.
         columns = self._where_columns_lie(_updated)(state.columns, row, start)
         num_writes = state.num_writes + (1 if counts is None else counts)
-        wraps = num_writes == self._period
         # With more environments than slots, the first write fills the ring.
-        is_full = state.is_full | (num_writes > 0 if self.num_envs > self.capacity else wraps)
+        if self.num_envs > self.capacity:
+            wraps = num_writes == -(-self.num_envs // self.capacity)
+            is_full = state.is_full | (num_writes > 0)
+        else:
+            wraps = num_writes == self.capacity // self.num_envs
+            is_full = state.is_full | wraps
         return ReplayState(columns, jnp.where(wraps, 0, num_writes), is_full)
 
     def size(self, state: ReplayState) -> jax.Array:
@@ -205,13 +208,6 @@ class ReplayRing:
             return jnp.zeros((), jnp.int32)
         return state.num_writes * self.num_envs
 
-    @property
-    def _period(self) -> int:
-        """The number of writes after which the next goes where the first went."""
-        if self.num_envs > self.capacity:
-            return -(-self.num_envs // self.capacity)
-        return self.capacity // self.num_envs
-
 
 def _updated(columns: Any, row: Any, start: jax.Array) -> Any:
     return jax.tree.map(
@@ -228,6 +224,10 @@ def _gathered(columns: Any, slots: jax.Array) -> Any:
 
 def _zeros_on_host(shapes: Any) -> Any:
     """Return zeros that were never on the device, whose memory may be too small for them."""
+    device = jax.local_devices()[0]
+    if "pinned_host" not in {memory.kind for memory in device.addressable_memories()}:
+        rule = f"must be 'device' on {device.platform}, which can't reach the host's memory"
+        raise InvalidArgumentError("replay_memory", rule, "host")
 
     @_on_host
     @jax.jit
@@ -236,13 +236,6 @@ def _zeros_on_host(shapes: Any) -> Any:
 
     zeros = jax.tree.map(lambda leaf: jnp.zeros((), leaf.dtype), shapes)
     return spread(jax.device_put(zeros, jax.memory.Space.Host))
-
-
-def _require_host_memory() -> None:
-    device = jax.local_devices()[0]
-    if "pinned_host" not in {memory.kind for memory in device.addressable_memories()}:
-        rule = f"must be 'device' on {device.platform}, which can't reach the host's memory"
-        raise InvalidArgumentError("replay_memory", rule, "host")
 
 
 def share_replay(learner: Any, num_devices: int, *counts: str) -> Any:

@@ -10,9 +10,9 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from myriad import make_env
+from myriad.agents.actor_critic import SquashedGaussianPolicy
 from myriad.agents.agent import alone
 from myriad.agents.sac import SAC
-from myriad.agents.squashed_gaussian import SquashedGaussianPolicy
 from myriad.agents.td3 import TD3
 from myriad.engine.random import make_key
 from myriad.spaces import Box

@@ -171,9 +171,10 @@ def test_an_update_is_that_of_the_papers_on_the_same_rollout(env, max_steps, opt
     np.testing.assert_allclose(metrics["clip_fraction"], clip_fraction, atol=1e-6)
     # The first layers follow the moments, so that the outputs are those of the last step.
     stats = after.obs_stats if learner.preserve_outputs else before.obs_stats
-    expected = learner.outputs(unravel(flat), rows["obs"])
-    found = learner.outputs(after.params, stats.normalize(rollout.obs.reshape(32, -1)))
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+    inputs = stats.normalize(rollout.obs.reshape(32, -1))
+    for outputs in (learner._outputs, learner._values):
+        expected, found = outputs(unravel(flat), rows["obs"]), outputs(after.params, inputs)
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
     if env == "pendulum":
         np.testing.assert_allclose(after.params["log_std"], unravel(flat)["log_std"], atol=1e-5)
 

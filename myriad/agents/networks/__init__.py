@@ -166,13 +166,8 @@ class NetworkSpec:
             precision=self.precision,
         )
 
-    def require_outputs(self, *sizes: int) -> None:
-        """Raise the errors of `build`, or InvalidArgumentError if your own network is unfit.
-
-        Args:
-            sizes: the widths of the outputs that the learner will ask for.
-        """
-        for num_outputs in sizes:
-            network = self.build(num_outputs)
-            if ":" in self.name:
-                network.require_outputs(self.name, num_outputs)
+    def require_outputs(self, num_outputs: int) -> None:
+        """Raise the errors of `build`, or InvalidArgumentError if your own network is unfit."""
+        network = self.build(num_outputs)
+        if ":" in self.name:
+            network.require_outputs(self.name, num_outputs)

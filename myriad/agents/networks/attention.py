@@ -1,5 +1,6 @@
 """A transformer for observations on a grid, and the choice of how its attention is computed."""
 
+import functools
 import math
 import re
 from typing import Any, ClassVar
@@ -9,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from myriad.agents.networks.layers import ON_A_GRID, grid_of, hidden_layers, linear, normalized
-from myriad.agents.networks.mlp import ACTIVATIONS, Dense, Precision
+from myriad.agents.networks.mlp import ACTIVATIONS, Precision
 from myriad.errors import InvalidArgumentError, UnknownNameError
 
 AUTO = "auto"
@@ -72,7 +73,8 @@ class Transformer(nn.Module):
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
         """Map `[B, H * W * C]` to `[B, num_outputs]`."""
-        tokens = self._linear(D_MODEL)(patches(inputs.reshape(-1, *self.grid), self.patch))
+        dense = functools.partial(linear, precision=self.precision, scale=1.0)
+        tokens = dense(D_MODEL)(patches(inputs.reshape(-1, *self.grid), self.patch))
         positions = self.param(
             "positions",
             nn.initializers.normal(_POSITION_SCALE),
@@ -81,29 +83,19 @@ class Transformer(nn.Module):
         )
         tokens += positions.astype(tokens.dtype)[None]
         for _ in range(NUM_LAYERS):
-            tokens += self._attended(normalized(tokens, self.precision))
-            tokens += self._fed_forward(normalized(tokens, self.precision))
+            heads = dense(3 * D_MODEL)(normalized(tokens, self.precision))
+            heads = heads.reshape(*tokens.shape[:2], 3, NUM_HEADS, -1)
+            attended = attend(self.attention, heads[:, :, 0], heads[:, :, 1], heads[:, :, 2])
+            tokens += dense(D_MODEL)(attended.reshape(tokens.shape))
+            hidden = dense(_D_FEED_FORWARD)(normalized(tokens, self.precision))
+            tokens += dense(D_MODEL)(ACTIVATIONS[self.activation](hidden))
         tokens = normalized(tokens, self.precision)
         mean = jnp.mean(tokens, axis=1, dtype=jnp.float32).astype(tokens.dtype)
         hidden = hidden_layers(
             mean, self.hidden_sizes, self.activation, self.precision, layer_norm=self.layer_norm
         )
-        return self._linear(self.num_outputs, self.output_scale)(hidden).astype(
-            self.precision.output_dtype
-        )
-
-    def _attended(self, tokens: jax.Array) -> jax.Array:
-        """Let tokens `[B, T, 64]` attend to each other."""
-        heads = self._linear(3 * D_MODEL)(tokens).reshape(*tokens.shape[:2], 3, NUM_HEADS, -1)
-        attended = attend(self.attention, heads[:, :, 0], heads[:, :, 1], heads[:, :, 2])
-        return self._linear(D_MODEL)(attended.reshape(tokens.shape))
-
-    def _fed_forward(self, tokens: jax.Array) -> jax.Array:
-        hidden = ACTIVATIONS[self.activation](self._linear(_D_FEED_FORWARD)(tokens))
-        return self._linear(D_MODEL)(hidden)
-
-    def _linear(self, num_outputs: int, scale: float = 1.0) -> Dense:
-        return linear(num_outputs, self.precision, scale)
+        last = dense(self.num_outputs, scale=self.output_scale)(hidden)
+        return last.astype(self.precision.output_dtype)
 
 
 def patches(cells: jax.Array, patch: int) -> jax.Array:

@@ -63,11 +63,6 @@ class Precision:
         return dataclasses.replace(self, output_dtype=self.compute_dtype)
 
     @property
-    def before_norm(self) -> "Precision":
-        """The precision of a layer whose outputs are normalised."""
-        return dataclasses.replace(self, output_dtype="float32")
-
-    @property
     def needs_loss_scale(self) -> bool:
         """Whether gradients pass through float16, in which values below 6e-8 vanish."""
         return "float16" in (self.compute_dtype, self.output_dtype)
@@ -117,7 +112,7 @@ class MLP(nn.Module):
         hidden = inputs
         for size in self.hidden_sizes:
             if self.layer_norm:
-                before = self.precision.before_norm
+                before = dataclasses.replace(self.precision, output_dtype="float32")
                 hidden = Dense(size, orthogonal(np.sqrt(2)), before, centre)(hidden)
                 hidden = LayerNorm(self.precision.param_dtype)(hidden)
             else:
