@@ -22,8 +22,6 @@ NEAR_BEST = 0.97
 # Minibatches and steps of a rollout while an on-policy agent is measured.
 _MINIBATCHES, _ROLLOUT_STEPS = 4, 64
 _ROUNDS = 9
-# A measured program's arguments, and the copies that its calls consume instead.
-_COPIES = 2
 _SAMPLE_S = 0.02
 _CONFIDENCE = 0.95
 
@@ -84,7 +82,15 @@ def measure_arms(
         each = arm, size
         resized = with_batch(arms[arm], size)
         halves = Halves(resized)
-        needed, refused = _compiled_within(halves, memory_limit)
+        learn = halves.learn.trace(*halves.shapes)
+        stated = Stated.of(learn.lower().compile(), learn)
+        release_freed_memory()
+        # Learning consumes a copy of its arguments.
+        needed = most_bytes(2 * bytes_of(halves.shapes) + stated.beside_arguments)
+        room, refused = available_bytes(memory_limit), ""
+        if needed > room:
+            free = readable_bytes(max(0, room))
+            refused = f"needs {readable_bytes(needed)}, and {free} are free"
         found[each] = BatchRate(size, None, None, None, needed, refused)
         of_arm = f", {arm}" if arm else ""
         on_size(f"{size:>7,} rows{of_arm}: {refused or readable_bytes(needed)}")
@@ -106,28 +112,6 @@ def measure_arms(
             found[each], rows_per_s=statistics.median(rates), low=low, high=high
         )
     return {arm: [found[arm, size] for size in sizes] for arm in arms}
-
-
-def _compiled_within(halves: Halves, limit: int | None) -> tuple[int, str]:
-    """Compile the halves if they fit into memory.
-
-    Returns:
-        the bytes that the measurement adds to this process, and why they don't fit.
-    """
-    room = available_bytes(limit)
-    programs = halves.traced()
-    arguments = bytes_of(halves.shapes())
-    needed = most_bytes(_COPIES * arguments)
-    if needed <= room:
-        stated = [Stated.of(traced.lower().compile(), traced) for traced in programs]
-        calls = [each.arguments + each.beside_arguments for each in stated]
-        release_freed_memory()
-        # Learning consumes a copy of its arguments.
-        needed = most_bytes(max(*calls[:-1], calls[-1] + arguments))
-    if needed <= room:
-        return needed, ""
-    free = readable_bytes(max(0, room))
-    return needed, f"needs {readable_bytes(needed)}, and {free} are free"
 
 
 def smallest_near_best(rates: Sequence[BatchRate]) -> BatchRate:

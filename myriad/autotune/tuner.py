@@ -3,18 +3,29 @@
 import dataclasses
 import functools
 import time
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
-from myriad.autotune.cache import Entry, ProfileCache
-from myriad.autotune.profiles import Say, details, key_of, record_profiles
+import jax
+
+from myriad import settings
+from myriad.autotune.cache import Entry, ProfileCache, digest
 from myriad.autotune.search import Found, choose, measure
-from myriad.engine.machine import fingerprint, is_configured
+from myriad.engine.machine import Hardware, fingerprint, is_configured, package_versions
 from myriad.engine.memory import available_bytes, most_bytes, readable_bytes
 from myriad.envs import ENVIRONMENTS, OBJECT
 from myriad.files import announced
 from myriad.ranges import Bytes, Integer, Seconds, checked
-from myriad.training.compiled import CompiledTraining, compile_within_memory, shortage_named
-from myriad.training.config import TrainingConfig, make_config
+from myriad.training.compiled import (
+    CompiledTraining,
+    compile_within_memory,
+    shortage_named,
+    state_size,
+)
+from myriad.training.config import SHARED_WITH_AGENT, TrainingConfig, make_config
+from myriad.xla import default_dtype, matmul_precision
+
+Say = Callable[[str], None]
 
 BUDGET_S = 5.0
 # More rounds than fit into this many seconds don't improve the answer.
@@ -22,6 +33,15 @@ _MOST_TIMING_S = 2.0
 # The training is so long that ten of the longest candidates fit between two of its 20 evaluations,
 # and that the learning rate falls as in a long run.
 STEPS_PER_ENV = 20 * 10 * 1_024
+
+# Fields on which neither timings nor memory depend. The length of a schedule is a constant in the
+# program, but costs nothing. How often a training evaluates only decides which timings it can use.
+_IRRELEVANT = {
+    "seed", "steps_per_env", "scan_chunk_size", "target_return", "checkpoint_every_s", "log_to",
+    "eval_max_steps", "eval_frequency", "monitor_every", "film_every",
+    "compile_mode", "wandb_project", "wandb_name", "wandb_tags", "seeds", "grid", "mapping",
+}  # fmt: skip
+_IRRELEVANT_OPTIONS = {"exploration_steps"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,3 +224,82 @@ def _result(
         from_cache=from_cache,
         configured=is_configured(),
     )
+
+
+def details(config: TrainingConfig, hardware: Hardware) -> dict[str, Any]:
+    """Return everything that an answer depends on. Its hash is part of the key.
+
+    Args:
+        config: the training.
+        hardware: the machine.
+    """
+    fields = {k: v for k, v in config.values().items() if k not in _IRRELEVANT}
+    fields["agent_options"] = {
+        name: v for name, v in fields["agent_options"].items() if name not in _IRRELEVANT_OPTIONS
+    }
+    versions = package_versions()
+    return {
+        "config": fields,
+        "device": {
+            "kind": hardware.device_kind,
+            "name": hardware.device_name,
+            "count": jax.local_device_count(),
+            "processes": jax.process_count(),
+            "cores": hardware.cores,
+            "memory_total_bytes": hardware.memory_total_bytes,
+        },
+        "versions": {name: versions.get(name) for name in ("myriad", "jax", "jaxlib")},
+        "default_dtype": default_dtype(),
+        "matmul_precision": matmul_precision(),
+        "configured": is_configured(),
+        "xla_flags": settings.xla_flags(),
+    }
+
+
+def key_of(config: TrainingConfig, hardware: Hardware, spelled_out: dict[str, Any]) -> str:
+    """Return the key of an answer.
+
+    An example is `cartpole-control:dqn:100000:AMD-EPYC_24GB:configured:5a3c90ff`.
+    """
+    configured = "configured" if spelled_out["configured"] else "unconfigured"
+    parts = (config.env, config.agent, config.num_envs, hardware.slug, configured)
+    return ":".join(map(str, (*parts, digest(spelled_out))))
+
+
+def record_profiles(
+    cache: ProfileCache, config: TrainingConfig, hardware: Hardware, say: Say
+) -> None:
+    """Describe the machine, the environment and the agent, unless the cache already has them."""
+    of_env = {"env": config.env, "env_options": config.env_options}
+    sizes = {name: getattr(config, name) for name in SHARED_WITH_AGENT}
+    of_agent = {"agent": config.agent, "agent_options": config.agent_options} | sizes | of_env
+
+    def record(section: str, name: str, key: str, describe: Callable[[], Entry]) -> None:
+        kind = section.removesuffix("_profiles")
+        if cache.get(section, key) is not None:
+            say(f"{kind} {name}: cached")
+            return
+        start = time.perf_counter()
+        cache.update(section, key, describe())
+        say(f"{kind} {name}: profiled in {time.perf_counter() - start:.2f} s")
+
+    def env_profile() -> Entry:
+        env = config.environment
+        # Random actions need no state, so the whole state is the environment's.
+        alone = make_config(env, "random")
+        return of_env | {
+            "observation": str(env.observation_space(env.default_params)),
+            "action": str(env.action_space(env.default_params)),
+            "bytes_per_env": state_size(alone)[1],
+        }
+
+    def agent_profile() -> Entry:
+        fixed, per_env = state_size(config)
+        return of_agent | {"fixed_bytes": fixed, "bytes_per_env": per_env}
+
+    machine = {"devices": jax.local_device_count(), "platform": jax.default_backend()}
+    machine |= dataclasses.asdict(hardware)
+    record("hardware", hardware.slug, hardware.slug, lambda: machine)
+    record("env_profiles", config.env, f"{config.env}:{digest(of_env)}", env_profile)
+    key = f"{config.agent}:{digest(of_agent)}"
+    record("agent_profiles", config.agent, key, agent_profile)

@@ -11,7 +11,6 @@ import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from threading import Event
 from typing import Any, TypeVar
 
@@ -103,7 +102,13 @@ class CompiledTraining:
             use_compilation_cache(cache)
         if self.compile_mode != "aot":
             meanwhile()
-            self._leave_to_first_call()
+            programs: tuple[Any, ...] = self.loop.init, self.loop.run, self._evaluate
+            if self.compile_mode != "off":
+                programs = (*self.loop.jitted(), jax.jit(self._evaluate))
+            under = {"off": jax.disable_jit, "jit": without_compilation_cache}
+            if context := under.get(self.compile_mode):
+                programs = tuple(context()(program) for program in programs)
+            self.programs = dict(zip(("init", "run", "evaluate"), programs, strict=True))
             return
         # The collector is paused, since it would take a sixth of tracing and find nothing.
         with collector_paused(), ThreadPoolExecutor() as pool:
@@ -127,16 +132,6 @@ class CompiledTraining:
         own = self.loop.of_first_device(state)
         evaluate = jax.jit(self._evaluate).trace(*self.evaluation_args(own))
         yield "evaluate", (evaluate, output_fusion(lambda: evaluate.jaxpr))
-
-    def _leave_to_first_call(self) -> None:
-        programs: tuple[Any, ...] = self.loop.init, self.loop.run, self._evaluate
-        if self.compile_mode != "off":
-            programs = (*self.loop.jitted(), jax.jit(self._evaluate))
-        self.programs = dict(zip(("init", "run", "evaluate"), programs, strict=True))
-        contexts = {"off": jax.disable_jit, "jit": without_compilation_cache}
-        if context := contexts.get(self.compile_mode):
-            for name, program in self.programs.items():
-                self.programs[name] = _called_under(context, program)
 
     def _evaluate(
         self, agent: Any, key: jax.Array, num_updates: Counter, env_params: jax.Array
@@ -365,8 +360,12 @@ def compile_within_memory(
             what = "seeds" if config.grid is None else "trainings"
             require_room_for(len(config.members), stated, what=what, at_most=at_most)
         else:
+            named = [f"num_envs = {config.num_envs:,}"]
+            if config.buffer_size is not None:
+                named.append(f"buffer_size = {config.buffer_size:,}")
+            settings = f"{', '.join(named)} and eval_rollouts = {config.eval_rollouts:,}"
             remedy = functools.partial(_what_fits, training, stated, at_most)
-            require_room(subject or _settings(config), stated, remedy, available_bytes(limit))
+            require_room(subject or settings, stated, remedy, available_bytes(limit))
         return stated
 
     # Before the updates are traced, since an impossible size raises an unclear error there.
@@ -376,13 +375,6 @@ def compile_within_memory(
     if training.compile_mode == "aot":
         stated = require_fit(training.stated_bytes(), "at most about")
     return stated
-
-
-def _settings(config: TrainingConfig) -> str:
-    named = [f"num_envs = {config.num_envs:,}"]
-    if config.buffer_size is not None:
-        named.append(f"buffer_size = {config.buffer_size:,}")
-    return f"{', '.join(named)} and eval_rollouts = {config.eval_rollouts:,}"
 
 
 def _what_fits(training: CompiledTraining, stated: int, at_most: str, room: int) -> str:
@@ -442,47 +434,25 @@ class Halves:
         collect: maps a `TrainState` to the next one and the experience to learn from, jitted.
         learn: maps a `TrainState` and that experience to the next state, jitted. Both donate the
             state, as a training does, since otherwise a replay buffer would be copied.
+        shapes: the shapes of a state and of the experience, as `learn` takes them.
 
     Raises:
         InvalidArgumentError: the agent has no `collect` and `learn`.
     """
 
     def __init__(self, config: TrainingConfig):
-        loop = CompiledTraining(config, num_devices=1).loop
+        self._config = config
+        self._loop = loop = CompiledTraining(config, num_devices=1).loop
         self.collect: Any = jax.jit(loop.collect, donate_argnums=0)
         self.learn: Any = jax.jit(loop.learn, donate_argnums=0)
-        self._init: Any = jax.jit(loop.init)
-        self._run: Any = jax.jit(loop.run, donate_argnums=0)
-        self._key = make_key(config.seed)
-        # A replay buffer must be filled before an agent learns from it.
-        before = loop.learner.first_learning_update(config.num_envs) - 1
-        self._fill = (np.int32(before), np.bool_(True)) if before else None  # noqa: FBT003
-        self._state = loop.shapes
-        self._collected = self.collect.trace(self._state)  # Raises now, before anything takes long.
-
-    def shapes(self) -> tuple[Any, Any]:
-        """Return the shapes of a state and of the experience that the agent learns from."""
-        return result_shapes(self._collected)
-
-    def traced(self) -> list[jax.stages.Traced]:
-        """Return the traced programs of `arguments` and then of `learn`."""
-        filled = [self._run.trace(self._state, *self._fill)] if self._fill else []
-        first = self._init.trace(self._key)
-        return [first, *filled, self._collected, self.learn.trace(*self.shapes())]
+        self.shapes: Any = result_shapes(self.collect.trace(loop.shapes))
 
     def arguments(self) -> tuple[Any, Any]:
         """Return a state in which the agent learns, and the experience that it learns from."""
-        state = self._init(self._key)
-        if self._fill:
-            state, _ = self._run(state, *self._fill)
+        state: Any = jax.jit(self._loop.init)(make_key(self._config.seed))
+        # A replay buffer must be filled before an agent learns from it.
+        before = self._loop.learner.first_learning_update(self._config.num_envs) - 1
+        if before:
+            run: Any = jax.jit(self._loop.run, donate_argnums=0)
+            state, _ = run(state, np.int32(before), np.bool_(True))  # noqa: FBT003
         return self.collect(state)
-
-
-def _called_under(
-    context: Callable[[], AbstractContextManager[Any]], function: Callable[..., Any]
-) -> Callable[..., Any]:
-    def call(*args: Any) -> Any:
-        with context():
-            return function(*args)
-
-    return call

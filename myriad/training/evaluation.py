@@ -160,7 +160,13 @@ class _Informed:
             step = env.step  # It traces only with constants as parameters.
             info = jax.eval_shape(functools.partial(first, step), make_key(0))
         info.pop("discount", None)  # gymnax's factor of each step says nothing of an episode.
-        scalars = {name: leaf for name, leaf in info.items() if _is_number(leaf)}
+        scalars = {
+            name: leaf
+            for name, leaf in info.items()
+            # Neither a nested dict nor an array.
+            if getattr(leaf, "shape", None) == ()
+            and (jnp.issubdtype(leaf.dtype, jnp.number) or leaf.dtype == bool)
+        }
         return cls(env, step, scalars)
 
     @property
@@ -175,9 +181,3 @@ class _Informed:
     def step(self, key: jax.Array, state: Any, action: Any, params: Any) -> Any:
         obs, *others, info = self.step_env(key, state, action, params)
         return (obs, {name: info[name] for name in self.scalars}), *others, info
-
-
-def _is_number(leaf: Any) -> bool:
-    if not isinstance(leaf, jax.ShapeDtypeStruct) or leaf.shape:
-        return False  # A nested dict, or an array.
-    return jnp.issubdtype(leaf.dtype, jnp.number) or leaf.dtype == bool

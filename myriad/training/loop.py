@@ -268,7 +268,15 @@ class LearningLoop:
     def _run(
         self, state: TrainState, num_updates: jax.Array, begin: jax.Array
     ) -> tuple[TrainState, Report]:
-        state = _begin_window(state, begin)
+        # A select and not an `if`, so that one program can both begin and continue a window.
+        sums, num_episodes, return_sum = jax.tree.map(
+            lambda leaf: jnp.where(begin, jnp.zeros_like(leaf), leaf),
+            (state.metric_sums, state.batch_state.num_episodes, state.batch_state.return_sum),
+        )
+        batch_state = dataclasses.replace(
+            state.batch_state, num_episodes=num_episodes, return_sum=return_sum
+        )
+        state = dataclasses.replace(state, metric_sums=sums, batch_state=batch_state)
         envs = self._in(state.env_params)
 
         def body(_: jax.Array, state: TrainState) -> TrainState:
@@ -289,10 +297,8 @@ class LearningLoop:
             InvalidArgumentError: the learner's updates have no halves.
         """
         key = state.num_updates.key(state.key, _UPDATE)
-        learner, envs = (
-            self._learner_at(state.options, state.num_updates),
-            self._in(state.env_params),
-        )
+        learner = self._learner_at(state.options, state.num_updates)
+        envs = self._in(state.env_params)
         agent, batch_state, experience = learner.collect(key, state.agent, state.batch_state, envs)
         return dataclasses.replace(state, agent=agent, batch_state=batch_state), experience
 
@@ -516,18 +522,6 @@ def _after_update(
         batch_state=batch_state,
         metric_sums=sums,
     )
-
-
-def _begin_window(state: TrainState, begin: jax.Array) -> TrainState:
-    # A select and not an `if`, so that one program can both begin and continue a window.
-    sums, num_episodes, return_sum = jax.tree.map(
-        lambda leaf: jnp.where(begin, jnp.zeros_like(leaf), leaf),
-        (state.metric_sums, state.batch_state.num_episodes, state.batch_state.return_sum),
-    )
-    batch_state = dataclasses.replace(
-        state.batch_state, num_episodes=num_episodes, return_sum=return_sum
-    )
-    return dataclasses.replace(state, metric_sums=sums, batch_state=batch_state)
 
 
 def _holds(is_bad: Callable[[jax.Array], jax.Array], tree: Any) -> jax.Array:

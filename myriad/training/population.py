@@ -465,19 +465,11 @@ class Population(CompiledTraining):
         Args:
             num_slots: count the bytes of so many slots on a single device, in place of all slots.
         """
-        slots = self._slots_per_device if num_slots is None else num_slots
-        share = slots / self._slots_per_device
-        state = bytes_of(self.state_shapes) / self.num_devices
-        held = []
-        for stated in self.stated.values():
-            # With "map" one slot runs at a time, but all states are copied although donated.
-            one = stated.temporaries
-            of_slots = min(one, state) if self.mapping == "map" else one
-            of_all = state + stated.results - stated.aliases + of_slots
-            held.append(share * of_all + one - of_slots)
-        is_one_memory = resolve_platform() == "cpu" and num_slots is None
-        num_devices = self.num_devices if is_one_memory else 1
-        return round(num_devices * max(held))
+        state = bytes_of(self.state_shapes) // self.num_devices
+        held = state + max(stated.beside_arguments for stated in self.stated.values())
+        if num_slots is not None:
+            return held * num_slots // self._slots_per_device
+        return held * (self.num_devices if resolve_platform() == "cpu" else 1)
 
     def _of_slots(
         self, name: str, values: Sequence[float] | np.ndarray, kind: type[np.generic]

@@ -424,12 +424,7 @@ class Checkpoints:
         """Return the folder of a checkpoint, or refuse the checkpoint if it is damaged."""
         path = self.folder / str(num_updates)
         if (damage := _damage(path)) is not None:
-            older = [
-                n for n in self._done() if n < num_updates and _damage(self.folder / str(n)) is None
-            ]
-            go_on = "no older one is whole, so train anew in another folder"
-            if older:
-                go_on = f"remove it to go on from update {max(older)}"
+            go_on = "remove it to go on from the one before, or train anew in another folder"
             raise InvalidArgumentError(f"checkpoint {path} is damaged: {damage}; {go_on}.")
         return path
 
@@ -451,7 +446,14 @@ class Checkpoints:
 
 def lines_of(rows: Sequence[Row]) -> str:
     """Return rows as `metrics.jsonl` holds them."""
-    return "".join(map(_line, rows))
+    lines = []
+    for row in rows:
+        shown = {
+            name: json.dumps(each) if isinstance(each, float) and not math.isfinite(each) else each
+            for name, each in row.items()
+        }
+        lines.append(json.dumps(shown, allow_nan=False) + "\n")
+    return "".join(lines)
 
 
 def rows_of(text: str) -> list[dict[str, Any]]:
@@ -534,14 +536,6 @@ def significant(value: float) -> str:
         ['475', '0.01235', '-12346']
     """
     return f"{value:.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
-
-
-def _line(row: Row) -> str:
-    shown = {
-        name: json.dumps(value) if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in row.items()
-    }
-    return json.dumps(shown, allow_nan=False) + "\n"
 
 
 def require_kinds(path: Path, held: Mapping[str, Any], expected: Mapping[str, Any]) -> None:

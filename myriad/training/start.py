@@ -72,7 +72,8 @@ class Start:
 
         def taken(leaves: Mapping[str, Any]) -> dict[str, Any]:
             names = [name for name in leaves if name.startswith("agent.")]
-            return {name: leaves[name] for name in names if _field(name) not in afresh}
+            # Behind "agent." comes the field of the agent's state to which a leaf belongs.
+            return {name: leaves[name] for name in names if name.split(".")[1] not in afresh}
 
         def read(number: int) -> "Start":
             path = checkpoints.folder / str(number)
@@ -119,11 +120,6 @@ class Start:
 
         agent = jax.tree_util.tree_map_with_path(leaf, state.agent)
         return dataclasses.replace(state, agent=agent)
-
-
-def _field(name: str) -> str:
-    """Return the field of the agent's state to which a leaf belongs."""
-    return name.split(".")[1]
 
 
 def _require_same_agent(folder: RunFolder, config: TrainingConfig) -> None:

@@ -14,7 +14,7 @@ from filelock import FileLock
 
 from myriad import create_config
 from myriad.autotune import cache as cache_module
-from myriad.autotune import profiles, tuner
+from myriad.autotune import tuner
 from myriad.autotune.cache import SECTIONS, ProfileCache
 from myriad.engine.machine import Hardware
 from myriad.errors import InvalidArgumentError
@@ -175,7 +175,7 @@ def dqn(**fields):
 
 
 def key_of(config, machine=MACHINE):
-    return profiles.key_of(config, machine, profiles.details(config, machine))
+    return tuner.key_of(config, machine, tuner.details(config, machine))
 
 
 @pytest.mark.parametrize(
@@ -211,11 +211,11 @@ def test_an_answer_is_for_this_machine_and_these_devices_versions_and_options_on
     changes = [{}, {"device_kind": "gpu"}, {"device_name": "AMD EPYC 2"}, {"cores": 4}]
     found = [key_of(config, dataclasses.replace(MACHINE, **change)) for change in changes]
     assert found[0].startswith("cartpole:dqn:4:AMD-EPYC_24GB:configured:")
-    versions = profiles.package_versions()
+    versions = tuner.package_versions()
     changed = [versions | {package: "99.0"} for package in ("myriad", "jax", "jaxlib")]
     for owner, name, result in [
         (jax, "local_device_count", 7),
-        *((profiles, "package_versions", each) for each in changed),
+        *((tuner, "package_versions", each) for each in changed),
     ]:
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, lambda result=result: result)

@@ -101,7 +101,7 @@ def test_the_newest_by_number_are_kept_and_only_what_this_class_wrote_is_removed
         assert_same(checkpoints.restore(done, state_of(0)), state_of(number))
     for done in (10, 11):
         change_a_bit(largest_file(tmp_path / str(done)))
-    with pytest.raises(InvalidArgumentError, match=r"11 is damaged: .* go on from update 9"):
+    with pytest.raises(InvalidArgumentError, match=r"11 is damaged: .* go on from the one before"):
         newest(tmp_path)
 
 
@@ -146,7 +146,7 @@ def test_any_damaged_file_is_named_in_a_sentence(damage, tmp_path):
         shutil.copytree(tmp_path / "saved", damaged)
         copied = damaged / file.relative_to(tmp_path / "saved")
         damage(copied) if callable(damage) else copied.write_text(damage)
-        with pytest.raises(InvalidArgumentError, match=r"2 is damaged: .* no older one is whole"):
+        with pytest.raises(InvalidArgumentError, match=r"2 is damaged: .* train anew"):
             newest(damaged)
         with pytest.raises(InvalidArgumentError, match=r"2 is damaged"):
             Checkpoints(damaged).rows(2)

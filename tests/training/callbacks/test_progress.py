@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from myriad import create_config
-from myriad.training.callbacks import Run, progress
-from myriad.training.callbacks.progress import Progress
+from myriad.training.callbacks import Run, built_in
+from myriad.training.callbacks.built_in import Progress
 
 
 class Terminal(io.StringIO):
@@ -20,7 +20,7 @@ def test_without_a_terminal_a_first_line_and_one_every_half_minute_say_how_far_i
     tmp_path, monkeypatch, capsys
 ):
     clock = iter([10.0, 12.0, 41.9, 42.0, 72.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(built_in.time, "monotonic", lambda: next(clock))
     run = Run(create_config("cartpole", "ppo"), tmp_path, [None], 20, 500, lambda state: state)
     shown = Progress()
     run.update = 1  # resumed: an earlier process made these steps
