@@ -35,10 +35,10 @@ IsInterrupted = Callable[[], bool]
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """A configuration that was trained again on fresh seeds.
+    """A trial's configuration that was trained again on fresh seeds.
 
     Attributes:
-        number: the number of the trial that found it; None for the default.
+        number: the number of the trial.
         score: the score on the fresh seeds.
         difference: its mean minus the default's.
         low: the lower end of the difference's interval, which holds for all candidates at once.
@@ -46,12 +46,12 @@ class Candidate:
         verdict: whether it is better or worse than the default, by whether the interval excludes 0.
     """
 
-    number: int | None
+    number: int
     score: Score
-    difference: float = 0.0
-    low: float = 0.0
-    high: float = 0.0
-    verdict: str = _NOT_DISTINGUISHABLE
+    difference: float
+    low: float
+    high: float
+    verdict: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,13 +59,13 @@ class Confirmation:
     """The best few trials, trained again on fresh seeds beside the default.
 
     Attributes:
-        default: the agent's defaults; None if they failed.
+        default: the score of the agent's defaults; None if they failed.
         candidates: the trials, best first by their scores on the fresh seeds. If the default
             failed, no difference from it is known.
         seeds: the fresh seeds.
     """
 
-    default: Candidate | None
+    default: Score | None
     candidates: tuple[Candidate, ...]
     seeds: tuple[int, ...]
 
@@ -155,8 +155,7 @@ def confirm(
             low, high = difference_interval(score.by_seed, default.by_seed, confidence)
         verdict = "better" if low > 0 else "worse" if high < 0 else _NOT_DISTINGUISHABLE
         candidates.append(Candidate(number, score, difference, low, high, verdict))
-    beside = None if default is None else Candidate(None, default)
-    return Confirmation(beside, tuple(candidates), tuple(seeds))
+    return Confirmation(default, tuple(candidates), tuple(seeds))
 
 
 def difference_interval(

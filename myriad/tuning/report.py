@@ -303,7 +303,7 @@ def _best_lines(result: TuneResult, best: FrozenTrial) -> list[str]:
         lines.append(f"best: trial {best.number}, {values}; not confirmed on fresh seeds")
     if confirmed is not None:
         if confirmed.default is not None:
-            lines.append(f"default: return {_interval(confirmed.default.score)} on the same")
+            lines.append(f"default: return {_interval(confirmed.default)} on the same")
         lines.append(confirmed.verdict)
     if len(settings.objectives) > 1:
         front = best_trials(result.study, settings)

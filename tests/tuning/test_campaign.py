@@ -32,9 +32,8 @@ def test_a_campaign_confirms_validates_and_combines_its_best(tmp_path):
         assert first == {"agent.learning_rate": 5e-4, "agent.gamma": 0.99}
         numbers = {each.number for each in result.confirmation.candidates}
         assert result.best.number in numbers
-        assert result.confirmation.default.number is None
         # Five fresh seeds, which no trial trained on.
-        assert len(result.confirmation.default.score.by_seed) == 5
+        assert len(result.confirmation.default.by_seed) == 5
         assert not {*result.confirmation.seeds} & {*result.settings.seeds()}
         assert len(result.validation.by_seed) == 2
         assert result.ensemble.combined == "majority vote"
