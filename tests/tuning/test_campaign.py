@@ -23,8 +23,8 @@ def settings(tmp_path, **fields):
     )
 
 
-def test_a_campaign_confirms_validates_and_combines_its_best(tmp_path):
-    with tune(settings(tmp_path, validate=2, ensemble=2)) as result:
+def test_a_campaign_confirms_and_validates_its_best(tmp_path):
+    with tune(settings(tmp_path, validate=2)) as result:
         trials = result.study.get_trials()
         # The agent's defaults come first, as far as the space holds them.
         first = trials[0].params
@@ -36,7 +36,6 @@ def test_a_campaign_confirms_validates_and_combines_its_best(tmp_path):
         assert len(result.confirmation.default.by_seed) == 5
         assert not {*result.confirmation.seeds} & {*result.settings.seeds()}
         assert len(result.validation.by_seed) == 2
-        assert result.ensemble.combined == "majority vote"
         assert result.fields["agent.learning_rate"] == result.best.params["agent.learning_rate"]
         assert result.fields["num_envs"] == 4
         assert not result.is_interrupted

@@ -39,7 +39,7 @@ def campaign(tmp_path, completed):
     found = confirm(Score.of(np.array([[10.0], [12.0], [11.0]])), {completed - 1: score}, [1, 2, 3])
     best = study.trials[-1] if completed else None
     found = found if completed else None
-    return TuneResult(made, load_space(made), study, best, found, None, None, 0, completed, 1.0, ())
+    return TuneResult(made, load_space(made), study, best, found, None, 0, completed, 1.0, ())
 
 
 @pytest.mark.parametrize(
