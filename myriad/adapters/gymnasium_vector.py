@@ -6,7 +6,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gymnasium.utils import EzPickle
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
@@ -25,11 +24,10 @@ from myriad.envs.environment import Environment
 from myriad.errors import InvalidArgumentError
 
 
-class AsGymnasiumVector(VectorEnv[Any, Any, Any], EzPickle):
+class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
     """`N` environments behind one compiled step.
 
-    `reset(seed=s)` gives sub-environment `i` the seed `s + i`. A copy by `pickle` or `deepcopy` has
-    no running episodes.
+    `reset(seed=s)` gives sub-environment `i` the seed `s + i`.
     """
 
     def __init__(
@@ -41,14 +39,6 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any], EzPickle):
         render_mode: str | None,
         normalize_actions: bool,
     ):
-        EzPickle.__init__(
-            self,
-            env,
-            num_envs,
-            autoreset_mode=autoreset_mode,
-            render_mode=render_mode,
-            normalize_actions=normalize_actions,
-        )
         self.env = env
         self.num_envs = int(num_envs)
         self.render_mode = render_mode
