@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 
 
 def run(*words, code=0, cwd=None, **variables):
@@ -23,6 +24,14 @@ def run(*words, code=0, cwd=None, **variables):
 def python(*words, **options):
     """Run Python with these words, as `run` does."""
     return run(sys.executable, *words, **options)
+
+
+def until(happens):
+    """Wait until something happens in another process, for five minutes at most."""
+    deadline = time.monotonic() + 300
+    while not happens():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def environment(**variables):

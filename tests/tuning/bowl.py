@@ -1,6 +1,6 @@
 """A campaign with a real study, and a trainer in whose place a bowl has values at once.
 
-`python tests/tuning/bowl.py STORAGE STUDY NUMBER [SECONDS]` runs so many trials.
+`python tests/tuning/bowl.py STORAGE STUDY NUMBER` runs so many trials.
 """
 
 import sys
@@ -41,15 +41,12 @@ def settings(storage: str | None, study: str = "bowl", **fields: Any) -> TuneSet
 
 
 class Values(Programs):
-    """A trainer in whose place a bowl has values: three before the last, each after some time."""
-
-    trial_s = 0.0
+    """A trainer in whose place a bowl has values: two before the last."""
 
     def train(self, take, is_interrupted=lambda: False):
         while not is_interrupted() and (training := take(None)):
             yield "ready", training
             for number in range(1, 4):
-                time.sleep(self.trial_s / 3)
                 if not training.is_over and not is_interrupted():
                     self.evaluate(training, number)
                     yield "evaluated", training
@@ -64,7 +61,6 @@ class Values(Programs):
 def run(
     made: TuneSettings,
     trials: int,
-    trial_s: float = 0.0,
     stop_after: int = 10**9,
     on_event: Callable[[str, Training, optuna.Study], None] = lambda *_: None,
 ) -> None:
@@ -81,7 +77,6 @@ def run(
 
     study = open_study(made, bowl())
     programs = Heard(TuneSettings(**{**vars(made), "n_trials": trials}), bowl())
-    programs.trial_s = trial_s
     ends_at = time.time() + (made.timeout or 1e9)
     try:
         TrialLoop(study, programs, ends_at=ends_at).run(lambda: len(heard) >= stop_after)
@@ -90,5 +85,5 @@ def run(
 
 
 if __name__ == "__main__":
-    where, name, number, *seconds = sys.argv[1:]
-    run(settings(where, name), int(number), float(seconds[0]) if seconds else 0.0)
+    where, name, number = sys.argv[1:]
+    run(settings(where, name), int(number))

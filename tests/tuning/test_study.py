@@ -1,25 +1,26 @@
-"""A study is resumed, refused under another campaign's name, and shared without a trial lost."""
+"""A study: resumed, refused or shared without a trial lost, in a storage that is checked first."""
 
 import contextlib
 import dataclasses
 import json
+import sqlite3
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+import traceback
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import optuna
 import pytest
-from optuna.trial import FrozenTrial, TrialState
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import FrozenTrial
 from sqlalchemy import text
 
 from myriad.errors import InvalidArgumentError
 from myriad.tuning import study as study_module
 from myriad.tuning.settings import TuneSettings
-from myriad.tuning.storage import disconnect, open_storage
+from myriad.tuning.storage import disconnect, open_storage, shown_storage
 from myriad.tuning.study import BEST_CONFIRMED, open_study, retried
 from tests.tuning.bowl import MIDDLE, bowl, run, settings
 
@@ -62,22 +63,6 @@ def states(trials: list[FrozenTrial]) -> list[str]:
 
 def points(trials: list[FrozenTrial]) -> set[tuple]:
     return {tuple(trial.params.values()) for trial in trials}
-
-
-def until(happens: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 300
-    while not happens():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def test_a_study_is_resumed_with_the_trials_it_has(storage):
-    run(settings(storage), 3)
-    run(settings(storage), 4)
-    trials = trials_of(storage)
-    assert [trial.number for trial in trials] == list(range(7))
-    assert states(trials) == ["COMPLETE"] * 7
-    assert len(points(trials)) == 7
 
 
 def test_the_same_seed_gives_the_same_first_trials_and_another_others(tmp_path):
@@ -161,30 +146,23 @@ def silence(storage: str) -> None:
     disconnect(opened)
 
 
-@contextlib.contextmanager
-def doomed(storage: str, study: str = "bowl") -> Iterator[None]:
-    """Run a campaign in a process, which is killed after the block in the middle of a trial."""
-    process = subprocess.Popen([sys.executable, BOWL, storage, study, "9", "600"])
-    try:
-        # It runs, and has its parameters.
-        until(lambda: any(len(each.params) == 2 for each in trials_of(storage, study)))
-        yield
-    finally:
-        process.kill()
-        process.wait()
-
-
-@pytest.mark.slow
-def test_a_trial_of_a_killed_process_is_tried_again_once_it_has_been_silent(tmp_path):
+def test_a_trial_of_a_silent_process_is_tried_again_by_another_and_left_to_it(
+    tmp_path, monkeypatch
+):
     storage = storages(tmp_path)["sqlite"]
-    with doomed(storage):
-        run(settings(storage), 1)
-    # As long as its heartbeat is fresh, it may be alive, and is left alone.
-    assert states(trials_of(storage)) == ["RUNNING", "COMPLETE"]
-    silence(storage)
-    run(settings(storage), 1)
-    failed, other, again = trials_of(storage)
-    assert states([failed, other, again]) == ["FAIL", "COMPLETE", "COMPLETE"]
+    monkeypatch.setattr(study_module, "HEARTBEAT_S", 1e6)  # none but a trial's first
+
+    def fall_silent(happened, training, study):
+        if happened == "ready" and training.origin.number == 0:
+            run(settings(storage), 1)
+            # As long as its heartbeat is fresh, it may be alive, and is left alone.
+            assert states(trials_of(storage)) == ["RUNNING", "COMPLETE"]
+            silence(storage)
+            run(settings(storage), 1)
+
+    run(settings(storage), 1, on_event=fall_silent)
+    failed, other, again, in_its_place = trials_of(storage)
+    assert states([failed, other, again, in_its_place]) == ["FAIL", *["COMPLETE"] * 3]
     assert retried([again]) == {failed.number}
     assert again.params == failed.params == MIDDLE
 
@@ -197,16 +175,6 @@ def test_an_interrupt_queues_what_runs_however_often_it_comes(storage):
     assert retried(trials) == set(range(6))
     run(settings(storage), 1)
     assert trials_of(storage)[-1].params == MIDDLE
-
-
-def test_a_trial_that_another_process_ended_is_left_to_it_and_replaced(tmp_path):
-    def end_it_elsewhere(happened, training, study):
-        if happened == "ready" and training.origin.number == 0:
-            study.tell(0, state=TrialState.FAIL)
-
-    storage = str(tmp_path / "s.db")
-    run(settings(storage), 2, on_event=end_it_elsewhere)
-    assert states(trials_of(storage)) == ["FAIL", "COMPLETE", "COMPLETE"]
 
 
 def test_no_trial_starts_after_the_timeout(monkeypatch):
@@ -232,3 +200,79 @@ def test_processes_share_a_new_file(tmp_path, kind):
     assert [trial.number for trial in trials] == list(range(10))
     assert states(trials) == ["COMPLETE"] * 10
     assert len(points(trials)) == 10
+
+
+@pytest.mark.parametrize(
+    ("storage", "says"),
+    [
+        ("sqlit:///studies.db", "sqlit"),
+        ("mysql://me:secret@host/studies", "Failed to import DB access module"),
+        ("postgresql://me:secret@host:port/studies", "invalid literal for int"),
+        ("postgresql://me:se@cret@host/studies", "storage must have %40 for an @"),
+        ("me:secret@host/studies.db", "Could not parse"),
+        ("", "must be a name"),
+    ],
+)
+def test_a_storage_that_cant_be_used_is_refused_without_its_password(
+    storage, says, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidArgumentError, match=says) as refused:
+        open_storage(storage)
+    assert "cret@" not in "".join(traceback.format_exception(refused.value))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("text.db", b"no database" * 100),
+        ("app.db", "CREATE TABLE studies (patient)"),
+        ("text.journal", b"no journal"),
+        ("other.journal", b'{"results": [1, 2, 3]}\n'),
+    ],
+)
+def test_nothing_is_written_to_a_file_that_is_not_optunas(tmp_path, name, content):
+    file = tmp_path / name
+    if isinstance(content, str):
+        with contextlib.closing(sqlite3.connect(file)) as app:
+            app.execute(content)
+    else:
+        file.write_bytes(content)
+    before = file.read_bytes()
+    storage = f"sqlite:///{tmp_path}/%61pp.db" if name == "app.db" else str(file)
+    with pytest.raises(InvalidArgumentError, match=rf"{name}.*is not "):
+        open_storage(storage)
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {name: before}
+
+
+def test_a_plain_name_with_a_percent_sign_is_that_file(tmp_path):
+    disconnect(open_storage(f"{tmp_path}/%61.db"))
+    assert [each.name for each in tmp_path.iterdir()] == ["%61.db"]
+
+
+@pytest.mark.parametrize("name", ["studies.db", "studies.journal"])
+def test_a_file_that_is_empty_or_that_optuna_made_is_used(tmp_path, name):
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / name).touch()
+    optunas = tmp_path / name
+    storage = f"sqlite:///{optunas}"
+    if name.endswith(".journal"):
+        storage = optuna.storages.JournalStorage(JournalFileBackend(str(optunas)))
+    theirs = optuna.create_study(study_name="theirs", storage=storage)
+    theirs.add_trial(optuna.create_trial(value=1.0))
+    disconnect(theirs._storage)
+    for file in (tmp_path / "new" / name, optunas):
+        run(settings(str(file)), 1)
+    assert [trial.value for trial in trials_of(str(optunas), "theirs")] == [1.0]
+
+
+@pytest.mark.slow
+def test_a_wrong_password_is_shown_nowhere(postgresql):
+    wrong = postgresql.replace("hush%2Fhush", "wrong%2Fword")
+    with pytest.raises(InvalidArgumentError, match="password authentication failed") as caught:
+        open_study(settings(wrong), bowl())
+    said = "".join(traceback.format_exception(caught.value))
+    assert "wrong/word" not in said
+    assert "wrong%2Fword" not in said
+    assert "hush" not in repr(settings(postgresql)) + shown_storage(postgresql)
