@@ -1,12 +1,10 @@
-"""The autotuner's file survives many writers and their deaths, and is for this machine only."""
+"""The autotuner's file survives many writers at once, and is for this machine only."""
 
 import dataclasses
 import json
 import os
-import random
 import subprocess
 import sys
-import time
 
 import jax
 import pytest
@@ -37,13 +35,12 @@ import sys
 from pathlib import Path
 from myriad.autotune.cache import ProfileCache
 
-path, first, last = sys.argv[1:]
+path, first = sys.argv[1:]
 print("ready", flush=True)
 input()
-for number in range(int(first), int(last)):
+for number in range(int(first), int(first) + 10):
     entry = {"padding": "." * 50_000}
     ProfileCache(Path(path)).update("agent_profiles", str(number), entry)
-    print(number, flush=True)
 """
 
 
@@ -52,25 +49,17 @@ def cache(tmp_path):
     return ProfileCache(tmp_path / "home" / "autotune_profiles.json")
 
 
-def writer(cache, first, last):
-    """Start a process that writes entries of these numbers once it is released."""
-    command = [sys.executable, "-c", WRITER, str(cache.path), str(first), str(last)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, bufsize=1)
-
-
-def release(*writers):
+@pytest.mark.slow
+def test_processes_write_at_once_and_a_reader_sees_valid_json_at_every_moment(cache):
+    sizes, command, pipe = [], [sys.executable, "-c", WRITER, cache.path], subprocess.PIPE
+    writers = [
+        subprocess.Popen([*command, first], stdin=pipe, stdout=pipe, text=True, bufsize=1)
+        for first in ("0", "10")
+    ]
     for each in writers:
         assert each.stdout.readline() == "ready\n"
     for each in writers:
         each.stdin.write("\n")
-
-
-@pytest.mark.slow
-def test_processes_write_at_once_and_a_reader_sees_valid_json_at_every_moment(cache):
-    sizes = []
-    writers = [writer(cache, first, first + 10) for first in range(0, 20, 10)]
-    release(*writers)
     while any(each.poll() is None for each in writers):
         if cache.path.exists():
             sizes.append(len(json.loads(cache.path.read_text())["agent_profiles"]))
@@ -80,28 +69,6 @@ def test_processes_write_at_once_and_a_reader_sees_valid_json_at_every_moment(ca
     assert cache.read()["agent_profiles"].keys() == {str(number) for number in range(20)}
     for each in writers:
         each.communicate()
-
-
-@pytest.mark.long
-def test_a_kill_in_the_middle_of_a_write_loses_nothing_that_was_there(cache):
-    cache.update("hardware", "before", {"cores": 2})
-    moments = random.Random(0)
-    pattern = f".{cache.path.stem}.[0-9]*"
-    # At least ten, and more until a kill has fallen into a write.
-    for kills in range(60):
-        if kills >= 10 and any(cache.path.parent.glob(pattern)):
-            break
-        with writer(cache, 0, 10_000) as process:
-            release(process)
-            first = process.stdout.readline()
-            time.sleep(moments.uniform(0, 0.1))
-            process.kill()
-            written = (first + process.stdout.read()).split()
-        assert {*written} <= json.loads(cache.path.read_text())["agent_profiles"].keys()
-    assert cache.get("hardware", "before") == {"cores": 2}
-    assert any(cache.path.parent.glob(pattern)), "no kill fell into a write, so this showed nothing"
-    cache.update("hardware", "after", {})  # the dead let go of the lock
-    assert set(cache.read()["hardware"]) == {"before", "after"}
 
 
 @pytest.mark.parametrize(
