@@ -42,9 +42,3 @@ def test_jax_asks_the_launcher_and_gets_the_time_limits(variable, package, metho
         "heartbeat_timeout_seconds": 7,
         "shutdown_timeout_seconds": 7,
     }
-
-
-def test_a_single_process_waits_for_nobody():
-    assert distributed.all_gather(3) == [3]
-    assert distributed.on_first(lambda: 4) == 4
-    distributed.end(1)
