@@ -11,16 +11,19 @@ from myriad.agents.replay import ReplayRing
 SMALL = {"hidden_sizes": (8, 8), "batch_size": 16, "buffer_size": 100, "learning_starts": 20}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Unplayed:
-    """An environment of any spaces in which nothing happens."""
+    """An environment of any spaces in which nothing but another observation happens."""
 
     observations: Any
     actions: Any
     default_params: None = None
 
     def reset(self, key, params):
-        return jnp.zeros(self.observations.shape, self.observations.dtype), None
+        spaces, tree = jax.tree.flatten(self.observations)
+        keys = jax.random.split(key, len(spaces))
+        drawn = [space.sample(own) for space, own in zip(spaces, keys, strict=True)]
+        return jax.tree.unflatten(tree, drawn), None
 
     def step(self, key, state, action, params):
         never = jnp.zeros((), bool)

@@ -9,21 +9,17 @@ from myriad import create_config, make_env, make_key, train_and_evaluate
 from myriad.agents import AGENTS, make_learner
 from myriad.spaces import Box, Discrete
 from myriad.training.loop import LearningLoop
+from tests.agents.plain_networks import Unplayed
 
 
-class Level:
-    """Stands in for an environment of one quantity: `obs` is the error itself."""
-
-    default_params = None
-
-    def __init__(self, space):
-        self.space = space
-
-    def action_space(self, params):
-        return self.space
+class Level(Unplayed):
+    """Its observation is the error itself."""
 
     def control_error(self, obs):
         return obs[0]
+
+
+ERROR = Box(-3.0, 3.0, (1,))
 
 
 def outputs(agent, errors):
@@ -36,7 +32,8 @@ def outputs(agent, errors):
 
 def test_bang_bang_switches_where_the_error_leaves_the_band():
     plain, banded = (
-        AGENTS.load("bangbang").create(Level(Discrete(2)), hysteresis=each) for each in (0.0, 0.5)
+        AGENTS.load("bangbang").create(Level(ERROR, Discrete(2)), hysteresis=each)
+        for each in (0.0, 0.5)
     )
     assert outputs(plain, [0.1, -0.1, 0.1]) == [1, 0, 1]
     assert outputs(banded, [0.4, 0.6, 0.1, -0.4, -0.6, 0.4]) == [0, 1, 1, 1, 0, 0]
@@ -52,10 +49,10 @@ def test_pid_follows_its_law_in_numpy():
         expected.append(3.0 * np.clip(0.2 * error + total + 0.3 * change, -1, 1))
         last = error
     pid = AGENTS.load("pid")
-    got = outputs(pid.create(Level(Box(-3.0, 3.0, (1,))), **gains), errors)
+    got = outputs(pid.create(Level(ERROR, ERROR), **gains), errors)
     np.testing.assert_allclose(got, expected, atol=1e-6)
     # An output spans the discrete actions.
-    of_five = pid.create(Level(Discrete(5)), proportional=1.0, derivative=0.0)
+    of_five = pid.create(Level(ERROR, Discrete(5)), proportional=1.0, derivative=0.0)
     assert outputs(of_five, [-2.0, -0.5, 0.0, 0.5, 2.0]) == [0, 1, 2, 3, 4]
 
 
