@@ -1,4 +1,4 @@
-"""The replay ring against a plain NumPy ring, in the memory of the device and of the host."""
+"""The replay ring, in the memory of device and host, and its priorities against plain NumPy."""
 
 import dataclasses
 import functools
@@ -12,12 +12,14 @@ import pytest
 
 from myriad import make_env
 from myriad.agents import make_learner, replay
+from myriad.agents.priorities import Priorities, importance_weights
 from myriad.agents.replay import Experience, ReplayRing, Step, n_step
 from myriad.engine.random import make_key
 from myriad.envs.pendulum import Pendulum
 from myriad.errors import InvalidArgumentError
 from myriad.spaces import Box, Discrete
 from myriad.training.loop import LearningLoop
+from tests import learners
 from tests.agents.plain_networks import SMALL, Unplayed
 
 
@@ -52,20 +54,13 @@ def write_rows(ring, num_rows):
 
 @pytest.mark.parametrize(("capacity", "num_envs"), [(12, 4), (10, 4), (7, 1), (4, 10), (1, 3)])
 @pytest.mark.parametrize("memory", ["device", "host"])
-def test_the_ring_holds_what_a_plain_one_does_after_every_write(capacity, num_envs, memory):
+def test_samples_are_uniform_over_what_a_plain_ring_holds(capacity, num_envs, memory):
     ring = ReplayRing(capacity, num_envs, memory)
-    for state, plain in write_rows(ring, 9):
-        size = int(ring.size(state))
-        held = np.asarray(state.columns["x"][:size])
-        assert sorted(held[:, 0]) == sorted(plain.kept)
-        np.testing.assert_array_equal(held[:, 1], -held[:, 0])
-
-
-def test_samples_are_uniform_over_what_was_written_and_touch_nothing_else():
-    ring = ReplayRing(10, 4)
-    for rows, (state, plain) in enumerate(write_rows(ring, 3), start=1):
-        drawn = np.asarray(ring.sample(jax.random.key(rows), state, 40_000)["x"][:, 0])
-        values, counts = np.unique(drawn, return_counts=True)
+    for rows, (state, plain) in enumerate(write_rows(ring, 9), start=1):
+        assert int(ring.size(state)) == len(plain.kept)
+        drawn = np.asarray(ring.sample(jax.random.key(rows), state, 40_000)["x"])
+        np.testing.assert_array_equal(drawn[:, 1], -drawn[:, 0])
+        values, counts = np.unique(drawn[:, 0], return_counts=True)
         assert sorted(values) == sorted(plain.kept)
         expected = 40_000 / len(plain.kept)
         assert np.abs(counts - expected).max() < 5 * np.sqrt(expected)
@@ -261,3 +256,74 @@ def test_the_buffer_holds_the_n_step_experience_that_was_lived(
     assert seen == {"terminated", "truncated", "running"}
     obs = np.concatenate([step[0] for step in lived])
     np.testing.assert_allclose(after.obs_stats.mean, obs.mean(0), rtol=1e-4, atol=1e-5)
+
+
+COUNTS = np.bool_(1)
+
+
+def leaves_after(num_envs, num_updates):
+    """Return the priorities of all slots, and the largest, after a training with them."""
+    options = learners.SMALL["dqn"] | {"priority_alpha": 0.6}
+    learner = make_learner("dqn", make_env("cartpole"), **options)
+    priorities = learners.trained(learner, num_envs, num_updates)[0].agent.priorities
+    return np.asarray(priorities.sums)[128 : 128 + 96], priorities.largest
+
+
+@pytest.mark.slow
+def test_slots_are_drawn_in_proportion_and_empty_ones_never():
+    # Of a slot that was drawn twice, the larger error counts.
+    learned, errors = jnp.int32([0, 2, 1, 2, 3, 4]), jnp.float32([1, 9, 4, 4, 16, 0])
+    priorities = Priorities.create(6).updated(learned, errors, 0.5, COUNTS)
+    slots, probability = priorities.sample(jax.random.key(0), 5, 1_600)
+    expected = np.array([0.1, 0.2, 0.3, 0.4, 1e-4, 0])
+    # Every batch by itself: one gradient step sees the whole buffer.
+    for of_batch in np.asarray(slots):
+        counts = np.bincount(of_batch, minlength=6) / 1_600
+        np.testing.assert_allclose(counts, expected, atol=0.002)
+    np.testing.assert_allclose(probability, expected[slots], rtol=2e-4)
+    # What does not count changes nothing.
+    same = priorities.updated(jnp.array([1, 2]), jnp.array([7.0, 8.0]), 0.6, ~COUNTS)
+    np.testing.assert_array_equal(same.sums, priorities.sums)
+    assert float(same.largest) == float(priorities.largest)
+
+
+@pytest.mark.parametrize(
+    ("probability", "beta", "counts", "expected"),
+    [
+        ([[0.5, 0.25], [0.1, 0.1]], 1.0, None, [[0.5, 1.0], [1.0, 1.0]]),
+        ([0.5, 0.1], 0.0, None, [1.0, 1.0]),
+        # What is not learned from gives no batch its largest weight.
+        ([[0.5, 0.25, 1e-6], [0.5] * 3], 1.0, [[1, 1, 0], [0] * 3], [[0.5, 1.0, 0.0], [0.0] * 3]),
+    ],
+)
+def test_weights_correct_for_the_probability(probability, beta, counts, expected):
+    counts = () if counts is None else (jnp.array(counts, bool),)
+    weights = importance_weights(jnp.array(probability), jnp.int32(4), beta, *counts)
+    np.testing.assert_allclose(weights, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("num_envs", "num_updates", "written"), [(4, 5, 12), (200, 2, 96)])
+def test_new_transitions_begin_with_the_largest_priority(num_envs, num_updates, written):
+    leaves, _ = leaves_after(num_envs, num_updates)  # none of them learns
+    np.testing.assert_array_equal(leaves[:written], 1)
+    assert not leaves[written:].any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_updates", [6, 9, 40])  # 96 slots are 12 rows of 8 environments
+def test_a_transition_has_a_priority_once_its_next_observation_is_there(num_updates, monkeypatch):
+    monkeypatch.setattr(replay, "_KEPT_ONCE", 0)
+    leaves, _ = leaves_after(8, num_updates)
+    num_writes = num_updates - 2  # the first has three steps, as each of the rows
+    newest = [row % 12 for row in range(num_writes - 3, num_writes)]
+    has_priority = (leaves > 0).reshape(12, 8).all(1)
+    expected = [row not in newest and row < num_writes for row in range(12)]
+    np.testing.assert_array_equal(has_priority, expected)
+    assert (leaves > 0).sum() == 8 * sum(expected)
+
+
+def test_learned_transitions_change_their_priority():
+    leaves, largest = leaves_after(4, 60)
+    assert len(np.unique(leaves)) > 30
+    assert float(largest) >= leaves.max()
