@@ -1,4 +1,4 @@
-"""The counter-based generator: its construction bit for bit, its properties and statistics."""
+"""The counter-based generator, bit for bit and by its statistics, and its counts of 64 bits."""
 
 import contextlib
 import functools
@@ -12,12 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from myriad import make_key
-from myriad.engine.random import MIX2X32, PRNG_IMPLEMENTATIONS, fast_key
+from myriad.engine.random import MIX2X32, PRNG_IMPLEMENTATIONS, Counter, fast_key
 from myriad.errors import InvalidArgumentError
+from myriad.training.loop import exact_sum, whole
 from myriad.xla import count_compilations
 
 GOLDEN, SECOND, MULTIPLIER_1, MULTIPLIER_2 = 0x9E3779B9, 0x85EBCA6B, 0x21F0AAAD, 0xD35A2D97
@@ -52,17 +53,6 @@ def env_words(key, step, num_envs, num_words):
 
 
 ALL_ENVS = jax.jit(jax.vmap(env_words, (None, 0, None, None)), static_argnums=(2, 3))
-
-
-def words(seed=0):
-    """Return four words of each of 4,096 environments in 64 steps of a rollout."""
-    return np.asarray(ALL_ENVS(make_key(seed), np.arange(64, dtype=np.uint32), 4096, 4))
-
-
-def correlation_z(left, right):
-    """Return the correlation of two samples, as standard deviations from none."""
-    left, right = (values.ravel().astype(np.float64) for values in (left, right))
-    return np.corrcoef(left, right)[0, 1] * np.sqrt(left.size)
 
 
 @pytest.mark.slow
@@ -118,35 +108,6 @@ def test_a_traced_seed_makes_the_key_of_its_value_and_a_known_one_compiles_nothi
         np.testing.assert_array_equal(traced, jax.random.key_data(key))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("lag", ["word", "environment", "step", "seed"])
-def test_neighbours_are_uncorrelated(lag):
-    drawn = words()
-    pairs = {
-        "word": (drawn[:, :, 1:], drawn[:, :, :-1]),
-        "environment": (drawn[:, 1:], drawn[:, :-1]),
-        "step": (drawn[1:], drawn[:-1]),
-        "seed": (drawn, words(seed=1)),
-    }
-    left, right = pairs[lag]
-    assert abs(correlation_z(left, right)) < 4.5
-    for bit in range(32):
-        assert abs(correlation_z(left >> bit & 1, right >> bit & 1)) < 5
-
-
-@pytest.mark.long
-def test_no_pair_of_words_comes_twice_in_a_billion_environment_steps():
-    # Equal pairs have equal values, so an eighth of all values is enough. Chance leaves 0.004 equal
-    # pairs there, and 32 bits of state would leave ten million.
-    found = []
-    for step in range(976):
-        words = np.asarray(ALL_ENVS(make_key(0), np.uint32([step]), 2**20, 2))
-        pairs = words.reshape(-1, 2).view(np.uint64).ravel()
-        found.append(pairs[pairs < 2**61])
-    pairs = np.sort(np.concatenate(found))
-    assert np.count_nonzero(pairs[1:] == pairs[:-1]) <= 1
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("number", [0, 2, 102], ids=["birthdays", "rank_32x32", "sts_serial"])
 def test_dieharder_does_not_tell_the_stream_from_chance(number):
@@ -179,3 +140,37 @@ NO_SEED, NO_KEY = "^seed must be an integer .* but got ", "^key must be one type
 def test_what_is_no_seed_key_or_generator_is_refused_in_a_sentence(function, argument, says):
     with pytest.raises(InvalidArgumentError, match=says):
         function(argument)
+
+
+WORD = 2**32
+# Most interesting values are near a multiple of a word.
+COUNTS = st.integers(0, 2**64 - 1) | st.builds(
+    lambda words, offset: words * WORD + offset, st.integers(1, 9), st.integers(-9, 9)
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=30)
+@given(count=COUNTS, value=COUNTS, period=st.integers(1, 2**31 - 1), most=st.integers(0, 2**31 - 1))
+def test_what_is_asked_of_a_count_is_what_python_answers(count, value, period, most):
+    counter = Counter.of(count)
+    steps = np.array([0, 1, most, WORD - 1], np.uint32)
+    sums = counter + jnp.asarray(steps)
+    high, low = (np.asarray(each, object) for each in (sums.high, sums.low))
+    assert (high * WORD + low).tolist() == [(count + int(each)) % 2**64 for each in steps]
+    assert bool(counter.reaches(value)) == (count >= value)
+    assert bool(Counter.of(count // period * period).is_multiple_of(period))
+    assert bool(counter.is_multiple_of(period)) == (count % period == 0)
+    assert int(counter.clipped(most)) == min(count, most)
+    assert float(counter.as_float()) == pytest.approx(count, rel=1e-6)
+
+
+def test_counts_a_word_apart_and_other_purposes_have_keys_of_their_own():
+    keys = [Counter.of(n).key(make_key(0), p) for n in (0, 1, WORD, 256 * WORD) for p in (0, 1)]
+    assert len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == len(keys)
+
+
+@pytest.mark.slow
+def test_a_sum_of_many_counts_is_exact_beyond_32_bits():
+    values = np.random.default_rng(0).integers(0, WORD, 100_000, dtype=np.uint32)
+    assert whole(exact_sum(jnp.asarray(values))) == int(values.sum(dtype=np.uint64)) > WORD
