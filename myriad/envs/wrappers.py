@@ -18,6 +18,7 @@ import numpy as np
 from jax.core import Tracer
 
 from myriad.engine.devices import named_leaves
+from myriad.engine.memory import bytes_of, require_room_for
 from myriad.engine.random import holds_keys, make_key
 from myriad.envs.environment import Environment
 from myriad.envs.vector import scalar_floats, with_values
@@ -421,9 +422,17 @@ class ResetPool(Wrapper):
 
 @functools.lru_cache(maxsize=64)
 def _pool(env: ResetPool) -> Any:
-    """Return first observations and states to pick from, leaves `[reset_pool, ...]`."""
-    reset = jax.jit(jax.vmap(env.env.reset, in_axes=(0, None)))
-    return reset(jax.random.split(make_key(0), env.reset_pool), env.default_params)
+    """Return first observations and states to pick from, leaves `[reset_pool, ...]`.
+
+    Raises:
+        InvalidArgumentError: they don't fit into memory.
+    """
+    program = jax.jit(jax.vmap(env.env.reset, in_axes=(0, None)))
+    keys = jax.ShapeDtypeStruct((env.reset_pool,), make_key(0).dtype)
+    states = program.eval_shape(keys, env.default_params)
+    needed = bytes_of((keys, states))
+    require_room_for(env.reset_pool, needed, what="states of the reset_pool")
+    return program(jax.random.split(make_key(0), env.reset_pool), env.default_params)
 
 
 def randomised(env: Environment, ranges: Mapping[str, Uniform]) -> Environment:
