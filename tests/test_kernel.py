@@ -1,4 +1,4 @@
-"""A chunk as one GPU kernel, without a GPU: it lowers for CUDA, and interpreted it is the same."""
+"""Chunks for a GPU, without one: a kernel lowers for CUDA, and it and loops come to the same."""
 
 import dataclasses
 
@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from jax.sharding import AbstractDevice, AbstractMesh
 
-from myriad import Rollout, list_envs, make_agent, make_env, make_key
-from myriad.engine import kernel
+from myriad import Rollout, create_config, list_envs, make_agent, make_env, make_key
+from myriad.engine import gpu_loops, kernel
 from myriad.envs.cartpole import CartPole
+from myriad.training.evaluation import Evaluation
+from myriad.training.loop import LearningLoop
 from tests.bits import assert_alike, assert_same_bits
 
 
@@ -135,3 +137,44 @@ def test_operations_that_no_environment_of_ours_has():
         *expected, halvings = jax.jit(steps)(*expected, scale, keys[i], index)
         np.testing.assert_array_equal(rows[i], halvings)
     assert_alike(list(found), expected, tolerance=1e-5)
+
+
+def rolled_out(name, scan_chunk_size):
+    env = make_env(name)
+    rollout = Rollout(env, make_agent("random", env), 20, scan_chunk_size)
+    state = rollout.run(rollout.init(3), 50)
+    state, recorded = rollout.record_chunk(state, 5)
+    return rollout.batch_state(state), jax.tree.map(lambda leaf: leaf[:5], recorded)
+
+
+def learned():
+    options = {"batch_size": 16, "agent.learning_starts": 40}
+    config = create_config("cartpole-control", "dqn", 8, 400, **options)
+    init, run = LearningLoop(config.environment, config.learner, 8).jitted()
+    return run(init(make_key(0)), np.int32(12), np.bool_(0))[0].agent.params
+
+
+def evaluated():
+    config = create_config("cartpole-control", "ppo", 4)
+    agent = config.learner.init(jax.random.key(0), 4)
+    evaluation = Evaluation(config.environment, config.learner, 6, max_steps=10)
+    return jax.jit(evaluation.episodes)(agent, jax.random.key(1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("plain", "in_blocks"),
+    [
+        (lambda: rolled_out("cartpole-control", 16), lambda: rolled_out("cartpole-control", 7)),
+        (lambda: rolled_out("gene-circuit", 16), lambda: rolled_out("gene-circuit", 7)),
+        (learned, learned),
+        (evaluated, evaluated),
+    ],
+    ids=["a rollout", "a rollout with a state of many parts", "a training", "an evaluation"],
+)
+def test_what_runs_in_blocks_comes_to_the_same_bits(plain, in_blocks, monkeypatch):
+    expected = plain()
+    monkeypatch.setattr(gpu_loops, "waits_for_host", lambda: True)
+    monkeypatch.setattr("myriad.rollout._is_gpu", lambda: True)
+    monkeypatch.setattr(kernel, "refusal", lambda *_: "its loop is under test")
+    assert_same_bits(in_blocks(), expected)
