@@ -1,7 +1,5 @@
 """SAC and TD3: their gradient steps against plain ones of the papers' equations, and actions."""
 
-import types
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,13 +8,14 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from myriad import make_env
-from myriad.agents.actor_critic import SquashedGaussianPolicy
+from myriad.agents.actor_critic import SquashedGaussianPolicy, TwinCritics
 from myriad.agents.agent import alone
+from myriad.agents.networks import NetworkSpec
 from myriad.agents.sac import SAC
 from myriad.agents.td3 import TD3
 from myriad.engine.random import make_key
 from myriad.spaces import Box
-from tests.agents.plain_networks import SMALL, Unplayed, apply, q_value, sampled
+from tests.agents.plain_networks import SMALL, apply, q_value, sampled
 from tests.learners import trained
 
 RATE = 1e-2
@@ -152,21 +151,14 @@ def test_actions_are_uniform_before_learning_and_those_of_the_policy_after():
 
 
 def test_a_critic_of_a_grid_sees_the_action_in_every_cell():
-    env = Unplayed(Box(0.0, 1.0, (4, 5, 3)), Box(-1.0, 1.0, (2,)))
-    learner = SAC.create(env, network="cnn", hidden_sizes=(8,))
-    assert learner.actor.spec.obs_shape == (4, 5, 3)
-    assert learner.critics.network.spec.obs_shape == (4, 5, 5)
-    seen = []
-    critics = learner.critics
-    critics.__dict__["network"] = types.SimpleNamespace(
-        values=lambda params, inputs: seen.append(inputs) or jnp.zeros((2, 1))
-    )
-    obs = jnp.arange(120.0).reshape(2, 60)
-    critics.values(jnp.zeros((2, 1)), obs, jnp.float32([[0.1, 0.2], [0.3, 0.4]]))
-    cells = np.asarray(seen[0]).reshape(2, 4, 5, 5)
-    np.testing.assert_array_equal(cells[..., :3].reshape(2, 60), obs)
-    expected = np.broadcast_to(np.float32([[0.1, 0.2], [0.3, 0.4]])[:, None, None], (2, 4, 5, 2))
-    np.testing.assert_array_equal(cells[..., 3:], expected)
+    critics = TwinCritics(NetworkSpec("cnn", (4, 5, 3), (8,), "relu"), num_choices=2)
+    params = jax.vmap(critics.network.init)(jax.random.split(jax.random.key(0)))
+    rng = np.random.default_rng(0)
+    obs, choice = jnp.float32(rng.normal(size=(2, 60))), jnp.float32(rng.normal(size=(2, 2)))
+    in_cells = np.broadcast_to(choice[:, None, None], (2, 4, 5, 2))
+    inputs = jnp.concatenate([obs.reshape(2, 4, 5, 3), in_cells], axis=-1).reshape(2, -1)
+    expected = [critics.network.values(each, inputs)[:, 0] for each in params]
+    np.testing.assert_array_equal(critics.values(params, obs, choice), expected)
 
 
 def test_a_step_is_taken_for_each_transition_but_not_from_very_many():

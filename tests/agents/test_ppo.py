@@ -11,7 +11,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 from scipy import stats
 
-from myriad import create_config, make_env, make_key, train_and_evaluate
+from myriad import make_env, make_key
 from myriad.agents import minibatches
 from myriad.agents.gradients import annealed
 from myriad.agents.minibatches import (
@@ -21,7 +21,7 @@ from myriad.agents.minibatches import (
     mean_over_blocks,
 )
 from myriad.agents.policies import CategoricalPolicy, GaussianPolicy, TanhGaussianPolicy
-from myriad.agents.ppo import PPO, gae
+from myriad.agents.ppo import PPO
 from myriad.agents.trajectory import act_and_step
 from myriad.engine.random import Counter
 from myriad.spaces import Box, Discrete
@@ -31,11 +31,6 @@ from tests.agents.plain_networks import Unplayed, apply
 SMALL = {"rollout_steps": 8, "num_epochs": 2, "num_minibatches": 4, "hidden_sizes": (8,)}
 KEYS = jax.random.split(make_key(0), 20_000)
 BEGIN = jnp.array(True)  # noqa: FBT003  (an array's value, not a switch)
-
-
-def loop(env="cartpole-control", num_envs=4, **overrides):
-    made = make_env(env)
-    return LearningLoop(made, PPO.create(made, **{**SMALL, **overrides}), num_envs)
 
 
 def advantages(reward, value, next_value, terminated, done, gamma, lam):
@@ -52,16 +47,6 @@ def advantages(reward, value, next_value, terminated, done, gamma, lam):
                 if done[k, n]:
                     break
     return expected
-
-
-def test_advantages_are_the_sum_over_the_rest_of_each_episode():
-    rng = np.random.default_rng(0)
-    reward, value, next_value = rng.normal(size=(3, 9, 3)).astype(np.float32)
-    terminated = rng.random((9, 3)) < 0.2
-    done = terminated | (rng.random((9, 3)) < 0.2)
-    arguments = (reward, value, next_value, terminated, done)
-    found = gae(*map(jnp.asarray, arguments), 0.9, 0.8)
-    np.testing.assert_allclose(found, advantages(*arguments, 0.9, 0.8), atol=1e-5)
 
 
 def log_prob_and_entropy(policy, params, obs, choice):
@@ -331,8 +316,9 @@ def test_squashed_draws_far_beyond_the_bounds_have_a_density_and_a_gradient():
 @pytest.mark.slow
 def test_an_update_takes_no_more_steps_once_the_policy_is_far():
     def after(target_kl):
-        options = {"learning_rate": 0.03, "normalize_observations": False}
-        learning = loop(**options, target_kl=target_kl)
+        options = SMALL | {"learning_rate": 0.03, "normalize_observations": False}
+        env = make_env("cartpole-control")
+        learning = LearningLoop(env, PPO.create(env, **options, target_kl=target_kl), 4)
         state, _ = jax.jit(learning.run)(jax.jit(learning.init)(make_key(0)), jnp.int32(1), BEGIN)
         counts = [leaf for leaf in jax.tree.leaves(state.agent.opt_state) if leaf.dtype == "int32"]
         return int(counts[0]), state
@@ -345,10 +331,3 @@ def test_an_update_takes_no_more_steps_once_the_policy_is_far():
     assert of_held.metric_sums["approx_kl"] > 0
     # The first minibatch finds the policy that acted. The step on it leads too far already.
     assert after(1e-5)[0] == 1
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("squash_actions", [False, True])
-def test_a_default_training_swings_the_pendulum_up(squash_actions, tmp_path):
-    config = create_config("pendulum", "ppo", **{"agent.squash_actions": squash_actions})
-    assert train_and_evaluate(config, tmp_path).final_returns[0] > -250

@@ -1,7 +1,9 @@
-"""What each network computes: its parts, batches, first weights, scales and dtypes."""
+"""What each network and its attention compute: parts, batches, first weights and dtypes."""
 
+import itertools
 import math
 import re
+import types
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +11,16 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from myriad.agents.networks.attention import Transformer, patches
+from myriad.agents.networks.attention import (
+    Transformer,
+    attend,
+    choose_attention,
+    has_cudnn_attention,
+    patches,
+)
 from myriad.agents.networks.cnn import CNN, NatureCNN
 from myriad.agents.networks.mlp import MLP, Precision
+from myriad.errors import InvalidArgumentError
 
 GRID = (6, 5, 3)
 HALF = Precision(compute_dtype="bfloat16", output_dtype="float32")
@@ -146,15 +155,6 @@ def test_products_are_in_the_compute_dtype_and_parameters_and_outputs_in_theirs(
     np.testing.assert_allclose(outputs, exact, atol=0.06)
     wanted, found = (ravel_pytree(each)[0] for each in (wanted, found))
     assert 0 < jnp.linalg.norm(found - wanted) < 0.06 * jnp.linalg.norm(wanted)
-    for dtypes in (
-        ("bfloat16", "float32", "bfloat16"),
-        ("bfloat16", "float16", "float16"),
-        ("float32", "bfloat16", "float32"),
-    ):
-        own = network(layer_norm=True, precision=Precision(*dtypes))
-        outputs, params = jax.eval_shape(own.init_with_output, jax.random.key(0), inputs_of())
-        assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype(dtypes[0])}
-        assert outputs.dtype == dtypes[2]
 
 
 @pytest.mark.slow
@@ -165,3 +165,65 @@ def test_the_first_weights_are_orthogonal_with_the_gain_asked_for():
     np.testing.assert_allclose(first @ first.T, 2 * np.eye(5), atol=1e-5)
     np.testing.assert_allclose(last.T @ last, 1e-4 * np.eye(3), atol=1e-8)
     assert not params["Dense_0"]["bias"].any()
+
+
+ON_A_GPU = pytest.mark.skipif(jax.default_backend() != "gpu", reason="JAX runs on no GPU here")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("implementation", "dtype"),
+    [
+        ("reference", "float32"),
+        ("reference", "float16"),
+        ("xla", "float32"),
+        pytest.param("cudnn", "bfloat16", marks=ON_A_GPU),
+    ],
+)
+def test_outputs_are_those_of_attention_by_hand(implementation, dtype):
+    rng = np.random.default_rng(0)
+    query, key, value = (rng.normal(size=(2, n, 2, 8)) for n in (7, 11, 11))
+    expected = np.zeros(query.shape)
+    for row, head in itertools.product(range(2), range(2)):
+        scores = query[row, :, head] @ key[row, :, head].T / np.sqrt(8)
+        weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+        expected[row, :, head] = weights @ value[row, :, head]
+    with jax.default_matmul_precision("highest"):
+        found = attend(implementation, *(jnp.asarray(each, dtype) for each in (query, key, value)))
+    assert found.dtype == dtype
+    tolerance = 1e-5 if dtype == "float32" else 0.05
+    np.testing.assert_allclose(found.astype(jnp.float32), expected, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("platform", "capability", "dtype", "chosen"),
+    [
+        ("cpu", None, "float32", "xla"),
+        ("cpu", None, "bfloat16", "xla"),
+        ("cpu", None, "float16", "reference"),
+        ("gpu", "9.0", "float32", "xla"),
+        ("gpu", "9.0", "float16", "cudnn"),
+        ("gpu", "8.6", "bfloat16", "cudnn"),
+        ("gpu", "7.5", "float16", "xla"),
+        ("gpu", "gfx90a", "bfloat16", "xla"),
+    ],
+)
+def test_a_device_gets_the_fastest_attention_that_it_has_and_refuses_what_it_lacks(
+    platform, capability, dtype, chosen, monkeypatch
+):
+    device = types.SimpleNamespace(device_kind="a device", compute_capability=capability)
+    monkeypatch.setattr(jax, "local_devices", lambda: [device])
+    monkeypatch.setattr(jax, "default_backend", lambda: platform)
+    assert has_cudnn_attention(dtype) == (chosen == "cudnn")
+    precision = Precision(compute_dtype=dtype)
+    name, reason = choose_attention("auto", precision)
+    assert name == chosen
+    assert dtype in reason
+    lacks = {"cudnn"} if chosen != "cudnn" else set()
+    lacks |= {"xla"} if chosen == "reference" else set()
+    for name in ("reference", "xla", "cudnn"):
+        if name in lacks:
+            with pytest.raises(InvalidArgumentError, match=f"^attention must be .* '{name}'"):
+                choose_attention(name, precision)
+        else:
+            assert choose_attention(name, precision) == (name, "you chose it")

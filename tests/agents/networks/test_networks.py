@@ -12,7 +12,6 @@ from myriad.agents.ppo import PPO
 from myriad.api import resume
 from myriad.cli import parse
 from myriad.spaces import Box
-from myriad.training.active_settings import active_settings, in_short
 from tests.agents.plain_networks import Unplayed
 from tests.bits import assert_same_bits
 from tests.learners import small_without_layers
@@ -137,17 +136,6 @@ def test_bytes_are_scaled_in_the_network_unless_their_moments_scale_them(channel
     critic = TwinCritics(spec, 2).network.spec
     assert critic.build(1).byte_channels == num_channels
     assert critic.obs_shape == (40, 40, num_channels + 2)
-
-
-def test_a_run_says_which_attention_it_chose_and_why():
-    for network, options, says in (
-        ("attention", {}, "attention xla (cudnn has none for float32 on this device)"),
-        ("attention", {"agent.attention": "reference"}, "attention reference (given)"),
-    ):
-        config = config_of("ppo", network, **options)
-        assert says in in_short(config, active_settings(config))
-    config = config_of("ppo", "cnn")
-    assert "attention" not in in_short(config, active_settings(config))
 
 
 @pytest.mark.parametrize(("dtype", "chosen"), [("float32", None), ("float16", "cudnn")])
