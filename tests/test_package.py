@@ -9,7 +9,6 @@ import myriad
 from myriad import list_agents, list_envs, make_env
 from myriad.errors import InvalidArgumentError
 from myriad.registry import Registry
-from myriad.tuning import TuneSettings, tune
 from tests.child_processes import python
 
 
@@ -51,17 +50,6 @@ def test_a_registry_refuses_a_name_twice_and_takes_an_object():
     assert registry.load("two") == 2
     with pytest.raises(InvalidArgumentError, match="a new one without a colon, but got 'one'"):
         registry.add("one", 2)
-
-
-def test_a_campaign_takes_its_settings():
-    with pytest.raises(InvalidArgumentError, match=r"settings is refused: .* but got 1"):
-        tune(1)
-    for fields, says in (
-        ({"env": None}, "env is refused: .* string, but got None"),
-        ({"env": "cartpole", "sampler": "TPE"}, "sampler is refused: .* but got 'TPE'"),
-    ):
-        with pytest.raises(InvalidArgumentError, match=says):
-            TuneSettings(**fields)
 
 
 def test_no_module_imports_one_above_it_by_a_string():

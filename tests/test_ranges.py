@@ -24,6 +24,7 @@ from myriad.envs.cartpole import CartPole, CartPoleParams
 from myriad.errors import InvalidArgumentError, MyriadError
 from myriad.ranges import INT64, Integer, Number, range_in, ranges_of
 from myriad.training.config import TOTAL_STEPS, TrainingConfig
+from myriad.tuning import TuneSettings, tune
 
 ROOT = Path(__file__).parents[1]
 FUNCTIONS = [getattr(myriad, name) for name in myriad.__all__ if name != "MyriadError"]
@@ -126,6 +127,8 @@ def test_numbers_of_a_device_and_of_arrays_are_held_to_the_range_and_traced_ones
         (lambda: myriad.configure(distributed="yes"), "distributed", "yes"),
         (lambda: myriad.configure(cpu_devices=0), "cpu_devices", 0),
         (lambda: myriad.Rollout(5, None, 1), "env", 5),
+        (lambda: tune(1), "settings", 1),
+        (lambda: TuneSettings(env="cartpole", sampler="TPE"), "sampler", "TPE"),
     ],
 )
 def test_an_error_has_the_field_and_the_value(call, field, value):

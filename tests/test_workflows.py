@@ -48,22 +48,6 @@ def test_a_job_is_given_no_more_than_it_needs_and_nothing_for_a_pull_request():
             assert writes == allowed, f"{path.name}: {name}"
 
 
-def test_actions_have_one_version_everywhere_which_a_comment_names():
-    text = "".join(path.read_text() for path in [*WORKFLOWS, *ACTIONS])
-    pins = {used for used in re.findall(r"uses: (.*)", text) if not used.startswith("./")}
-    assert len(pins) == len({used.partition("@")[0] for used in pins})
-    assert all(re.search(r" # v\d+\.\d+\.\d+$", used) for used in pins)
-
-
-def test_who_needs_the_history_has_it():
-    """`make site` orders results by commit, the gate needs the merge base, asv the new commits."""
-    for path in WORKFLOWS:
-        for name, job in load(path)["jobs"].items():
-            text = " ".join(step.get("run", "") for step in job["steps"])
-            if re.search(r"make site|-m perfgate --base|record\.sh", text):
-                assert job["steps"][0]["with"]["fetch-depth"] == 0, f"{path.name}: {name}"
-
-
 def test_the_gates_job_ends_as_the_gate_does_and_the_comment_follows_it():
     gate = load("perf-gate.yml")
     steps = gate["jobs"]["gate"]["steps"]
