@@ -25,11 +25,6 @@ OUR_NAMES = re.compile(
 )
 
 
-def git(folder: Path, *arguments: str) -> str:
-    identity = ("-c", "user.name=job", "-c", "user.email=job@localhost")
-    return subprocess.check_output(["git", *identity, *arguments], cwd=folder, text=True).strip()
-
-
 def write_libraries(repository: Path, text: str) -> None:
     (repository / "benchmarks").mkdir(exist_ok=True)
     (repository / "benchmarks" / "libraries.toml").write_text(text)
@@ -178,7 +173,6 @@ def test_the_bisection_on_a_page_finds_the_commit(workloads, tmp_path):
     gate.write_text('#!/bin/sh\necho "$@" > "$0.said"\ntest "$(cat code.py)" -lt 19\n')
     gate.chmod(0o755)
     path = f"{gate.parent}{os.pathsep}{os.environ['PATH']}"
-    git(tmp_path / "repository", "checkout", "--quiet", "main")
     found = subprocess.run(
         ["sh", "-c", bisect(change)],
         cwd=tmp_path / "repository",
@@ -196,13 +190,13 @@ def test_the_bisection_on_a_page_finds_the_commit(workloads, tmp_path):
 
 
 def test_the_history_is_that_of_the_configured_branch_and_says_what_it_left_out(tmp_path):
-    git(tmp_path, "init", "--quiet", "-b", "develop")
-    git(tmp_path, "commit", "--quiet", "--allow-empty", "-m", "First")
-    (tmp_path / "asv.conf.json").write_text(
+    root = tmp_path / "repository"
+    commit_files(root, ["code.py"], "develop")
+    (root / "asv.conf.json").write_text(
         '{"project": "p", "branches": ["develop"], "results_dir": ".perf"}'
     )
-    write_asv(tmp_path / ".perf", history(1, 1, 12), workloads=("oak",))
-    site = build(tmp_path)
+    write_asv(root / ".perf", history(1, 1, 12), workloads=("oak",))
+    site = build(root)
     sentence = "because they are not on the branch develop: 12 of 12 measured commits."
     nothing = "The history of develop over its commits: not measured yet. Left out,"
     assert f"{nothing} {sentence}" in read(site, "index.html")

@@ -1,9 +1,12 @@
 """What the gate's tests share."""
 
+import signal
+
 import pytest
 from _pytest.doctest import DoctestModule
 
 from gate_repository import make_repository
+from perfgate.options import STOPPING
 from perfgate.source import environments
 
 
@@ -17,6 +20,16 @@ def pytest_collect_file():
 @pytest.fixture
 def repository(tmp_path):
     return make_repository(tmp_path)
+
+
+@pytest.fixture
+def no_signal_is_ignored():
+    """Undo what `nohup` and a shell's background do to the signals of a test run."""
+    numbers = (*STOPPING, signal.SIGQUIT)
+    before = {each: signal.signal(each, signal.default_int_handler) for each in numbers}
+    yield
+    for each, handler in before.items():
+        signal.signal(each, handler)
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ def commit_files(root: Path, files: Sequence[str], branch: str = "main") -> list
     )
     subprocess.run(["git", "init", "--quiet", "-b", branch], cwd=root, check=True)
     subprocess.run(["git", "fast-import", "--quiet"], cwd=root, input=stream, text=True, check=True)
+    subprocess.run(["git", "reset", "--quiet", "--hard"], cwd=root, check=True)
     log = ["git", "rev-list", "--reverse", branch]
     return subprocess.run(log, cwd=root, capture_output=True, text=True, check=True).stdout.split()
 

@@ -26,15 +26,6 @@ def test_only_a_regression_ends_with_1(capsys, error, code, said):
     assert capsys.readouterr().err.endswith(said)
 
 
-@pytest.fixture
-def no_signal_is_ignored():
-    """Undo what `nohup` and a shell's background do to the signals of a test run."""
-    before = {each: signal.signal(each, signal.default_int_handler) for each in STOPPING}
-    yield
-    for each, handler in before.items():
-        signal.signal(each, handler)
-
-
 @pytest.mark.usefixtures("no_signal_is_ignored")
 @pytest.mark.parametrize("number", STOPPING)
 def test_a_second_signal_does_not_interrupt_the_clearing_up(number):

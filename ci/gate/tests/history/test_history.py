@@ -101,9 +101,7 @@ def project(tmp_path):
     root = tmp_path / "repository"
     commits = commit_files(root, ["package.py"] * 12, "develop")
     write_asv(root / ".perf", {NAME: step(12, 6, 1.5)}, commits=commits)
-    project = Repository(root)
-    project.git("reset", "--quiet", "--hard")
-    return project
+    return Repository(root)
 
 
 def configured(project: Repository, **settings: object) -> Path:

@@ -30,14 +30,6 @@ def time_endless():
     os.write(pipe, b"s")
     collections.deque(itertools.repeat(None), maxlen=0)
 """
-# What a job in the foreground has: a shell lets one in the background ignore some signals, and so
-# does nohup. The gate leaves those ignored.
-IN_FOREGROUND = (
-    "import os, signal, sys\n"
-    "for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):\n"
-    "    signal.signal(number, signal.SIG_DFL)\n"
-    "os.execv(sys.argv[1], sys.argv[1:])\n"
-)
 GATE = [sys.executable, "-m", "perfgate", "--base", "main", "--bench", "endless"]
 
 
@@ -62,6 +54,7 @@ def read(pipe):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_signal_is_ignored")
 @pytest.mark.parametrize(
     ("number", "code"),
     [
@@ -75,7 +68,7 @@ def read(pipe):
 )
 def test_a_signal_to_the_gate_ends_all_that_its_workers_started(repository, pipe, number, code):
     gate = subprocess.Popen(
-        [sys.executable, "-c", IN_FOREGROUND, *GATE],
+        GATE,
         cwd=repository.root,
         env=os.environ | repository.environment,
         stdout=subprocess.DEVNULL,
