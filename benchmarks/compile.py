@@ -16,7 +16,6 @@ class Compile(AsvSuite):
 
     suite = "compile"
     params: ClassVar = names_of(suite)
-    param_names: ClassVar = ["workload"]
     version = "2"
     timeout = 600
     launched: ClassVar[dict[str, Reply]] = {}  # one launch for all benchmarks of a workload

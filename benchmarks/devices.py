@@ -16,7 +16,6 @@ class SeveralCores(AsvSuite):
 
     suite = "devices"
     params: ClassVar = ["cartpole-rollout"]
-    param_names: ClassVar = ["workload"]
     version = "3"  # of one chunk; before, each side found by its clock how many its calls had
 
     def prepare(self, declared: Workload) -> None:

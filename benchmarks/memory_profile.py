@@ -35,7 +35,6 @@ class Memory(AsvSuite):
 
     suite = "memory"
     params: ClassVar = names_of(suite)
-    param_names: ClassVar = ["workload"]
     version = "1"
 
     def prepare(self, declared: Workload) -> None:

@@ -41,7 +41,6 @@ class ScanChunk(AsvSuite):
 
     suite = "scan_chunk"
     params: ClassVar = names_of(suite)
-    param_names: ClassVar = ["workload"]
     version = "1"
 
     def prepare(self, declared: Workload) -> None:

@@ -43,7 +43,6 @@ class Throughput(AsvSuite):
     # better.
     suite = "throughput"
     params: ClassVar = names_of(suite)
-    param_names: ClassVar = ["workload"]
     version = "1"  # raise this if the meaning of the timed work or of myriad.timing changes
     timed_is_program = True  # for the gate: equal programs need no timing
 

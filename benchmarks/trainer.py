@@ -54,7 +54,6 @@ class Checkpoint(AsvSuite):
 
     suite = "training"
     params: ClassVar = ["cartpole-dqn"]
-    param_names: ClassVar = ["workload"]
     version = "1"
     timeout = 120
 
@@ -77,7 +76,6 @@ class Evaluation(AsvSuite):
 
     suite = "training"
     params: ClassVar = ["cartpole-ppo"]
-    param_names: ClassVar = ["workload"]
     version = "1"
     timed_is_program = True  # for the gate: equal programs need no timing
 

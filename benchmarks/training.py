@@ -24,7 +24,6 @@ class TrainingLoop(AsvSuite):
 
     suite = "training"
     params: ClassVar = names_of(suite)
-    param_names: ClassVar = ["workload"]
     version = "1"
     window = 8  # the fewest updates in a call
 

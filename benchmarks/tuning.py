@@ -15,7 +15,6 @@ class TracedTrial(AsvSuite):
 
     suite = "tuning"
     params: ClassVar = [_WORKLOAD]
-    param_names: ClassVar = ["workload"]
     version = "1"
     num_updates = 4
 

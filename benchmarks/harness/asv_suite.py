@@ -1,7 +1,7 @@
 """What asv suites share: a setup that compiles once, and skips what can't be run here."""
 
 import os
-from typing import Any
+from typing import Any, ClassVar
 
 from benchmarks.harness.registry import at_import
 from benchmarks.harness.workloads import Training, Workload, load, tier_from_environment
@@ -21,6 +21,7 @@ class AsvSuite:
     """
 
     timeout = 300
+    param_names: ClassVar = ["workload"]  # asv drops it where a suite has no parameters
     suite = ""
     always = ""
     prepared: Any = None
