@@ -12,7 +12,7 @@ import pytest
 from myriad import Rollout, list_envs, make_agent, make_env, make_key
 from myriad.engine.random import Counter
 from myriad.errors import InvalidArgumentError
-from myriad.xla import count_compilations, describe
+from myriad.xla import count_compilations
 from tests.bits import assert_same_bits
 from tests.generated_env import Generated
 
@@ -104,15 +104,6 @@ def test_environments_that_sort_run_in_larger_tiles():
         rollout = Rollout(env, make_agent("random", env), num_envs=10_000)
         sizes.append(rollout.layout.tile_size)
     assert sizes[0] < 300 < sizes[1]
-
-
-@pytest.mark.slow
-def test_the_state_is_donated():
-    rollout, state = first(1000, 16)
-    report = describe(rollout.compile(state))
-    rollout.run_chunk(state)
-    assert state.batch_state.episode_return.is_deleted()
-    assert report.alias_bytes >= 9 * 4 * 1000 // 2
 
 
 @pytest.mark.slow

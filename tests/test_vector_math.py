@@ -9,7 +9,7 @@ import pytest
 from scipy import special
 
 from myriad import Rollout, jit, list_envs, make_agent, make_env, make_key
-from myriad.engine.fusion import count_primitives, output_fusion
+from myriad.engine.fusion import count_primitives
 from myriad.engine.vector_math import FORMS, argmax, vectorized
 from myriad.envs.vector import VectorEnv
 from tests.bits import assert_alike, assert_same_bits
@@ -181,16 +181,3 @@ def test_a_loop_of_ones_own_is_compiled_in_the_forms_and_works_inside_another():
             np.testing.assert_allclose(run({"x": x})["x"], plain(x), rtol=1e-6)
     traced = jax.make_jaxpr(loop)({"x": jnp.ones(3)})
     assert "sin" not in count_primitives(traced.jaxpr)
-
-
-def test_outputs_of_a_loop_are_fused_unless_it_writes_rows():
-    def options(loop):
-        return output_fusion(lambda: jax.make_jaxpr(loop)(jnp.ones((5, 9))), 1)
-
-    def write(i, rows):
-        return jax.lax.dynamic_update_index_in_dim(rows, jnp.sin(rows[i]), i, 0)
-
-    keep = lambda rows: jax.lax.scan(lambda x, row: (x + row, None), rows[0], rows)  # noqa: E731
-    record = lambda rows: jax.lax.scan(lambda x, row: (x + row, x), rows[0], rows)  # noqa: E731
-    assert options(keep) != {}
-    assert options(record) == options(lambda rows: jax.lax.fori_loop(0, 5, write, rows)) == {}

@@ -11,7 +11,6 @@ from myriad import check_env, create_config, list_envs, make_env, make_key
 from myriad.envs.cartpole import CartPole
 from myriad.envs.wrappers import FrameStackObservation
 from myriad.errors import EnvironmentWarning, FaultyEnvironmentError, InvalidArgumentError
-from myriad.spaces import Box
 
 FAST = ("cartpole-control", "gene-circuit-control")  # the others compile for longer
 
@@ -164,11 +163,6 @@ class Unhashable(CartPole):
     __hash__ = None
 
 
-class Wide(CartPole):
-    def observation_space(self, params):
-        return Box(-1.0, 1.0, (5,))
-
-
 class Masked(CartPole):
     def action_mask(self, state):
         return jnp.ones(3, bool)
@@ -185,7 +179,6 @@ OTHER_FAULTS = {
         start=lambda key, obs, state: (obs.at[0].set(99.0), state)
     ),
     "the environment must be hashable": Unhashable(),
-    "shape of observation_space, (5,), but has (4,)": Wide(),
     "action_mask must return a boolean for each action of a Discrete": Masked(),
     "default_params is missing": object(),
 }
