@@ -142,6 +142,9 @@ def test_what_is_no_seed_key_or_generator_is_refused_in_a_sentence(function, arg
         function(argument)
 
 
+# --- counts of 64 bits ----------------------------------------------------------------------------
+
+
 WORD = 2**32
 # Most interesting values are near a multiple of a word.
 COUNTS = st.integers(0, 2**64 - 1) | st.builds(

@@ -345,6 +345,9 @@ def test_gymnax_0_0_x_has_terminations_only(monkeypatch):
     assert (terminated, truncated) == (False, False)
 
 
+# --- trained by others ----------------------------------------------------------------------------
+
+
 ROOT = Path(__file__).parents[2]
 # These libraries warn of each other and of what they will change.
 warns = pytest.mark.filterwarnings("default")
@@ -376,9 +379,6 @@ def test_the_limit_of_the_old_form_is_the_environments_own_and_can_be_lowered():
         _, state, _, done, info = env.step(make_key(step), state, step % 2, params)
         ends.append((bool(done), float(info["discount"])))
     assert ends == [(False, 1), (True, 1)] * 2
-
-
-# --- Stable-Baselines3 ----------------------------------------------------------------------------
 
 
 @pytest.mark.slow

@@ -232,6 +232,9 @@ def test_a_callback_sets_what_no_reset_draws():
         require_changeable(env, "gravity")
 
 
+# --- pools of first states ------------------------------------------------------------------------
+
+
 STARTS = []
 
 

@@ -287,6 +287,9 @@ def test_shares_that_can_not_be_are_refused(learner, options, says):
         loop_of(learner, **options)
 
 
+# No key is drawn from twice, so no two draws are the same numbers.
+
+
 DRAWN = []
 
 
