@@ -252,6 +252,12 @@ def write_csv(path: Path, columns: Iterable[str], rows: Iterable[Mapping[str, An
         writer.writerows(rows)
 
 
+def read_csv(path: Path) -> list[Row]:
+    """Read the rows of a table, with every cell as a text."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
 def read_table(path: Path) -> Any:
     """Read a CSV file as pandas' table with the columns of results, empty where it lacks one.
 

@@ -4,7 +4,6 @@
 names alone. All seeds of a row run in a program that is compiled once.
 """
 
-import csv
 import math
 import statistics
 import sys
@@ -12,12 +11,11 @@ import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.process import ROOT
 from benchmarks.harness.registry import known
-from benchmarks.harness.results import Row, commit, machine_columns
+from benchmarks.harness.results import Row, commit, machine_columns, read_csv
 from benchmarks.harness.tables import markdown
 from benchmarks.runner import Run
 
@@ -98,7 +96,7 @@ def compare(run: Run) -> None:
     every = declared()
     names = [known(name, every, "row") for name in run.options.published or every]
     file = run.options.output
-    rows = read(file) if file is not None and file.exists() else []
+    rows = read_csv(file) if file is not None and file.exists() else []
     rows = [row for row in rows if row["name"] not in names]
     if rows:
         run.save(*rows)
@@ -109,12 +107,6 @@ def compare(run: Run) -> None:
             run.save(row)
             rows.append(row)
     print(table(rows))
-
-
-def read(path: Path) -> list[Row]:
-    """Read the rows of a file that `compare` wrote."""
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def table(rows: Sequence[Row]) -> str:

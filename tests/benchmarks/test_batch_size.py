@@ -3,8 +3,8 @@
 import re
 
 from benchmarks.batch_size import main
+from benchmarks.harness.results import read_csv
 from myriad.autotune import batch
-from tests.benchmarks.csv_rows import read_csv
 
 
 def test_the_command_writes_a_row_for_every_size(monkeypatch, tmp_path, capsys):

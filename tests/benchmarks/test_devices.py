@@ -6,9 +6,9 @@ import pytest
 
 from benchmarks.harness import device_scaling
 from benchmarks.harness.device_scaling import Point, curves
+from benchmarks.harness.results import read_csv
 from benchmarks.harness.workload import Workload
 from benchmarks.throughput import main
-from tests.benchmarks.csv_rows import read_csv
 
 TRAINING = Workload("devices", "small", "cartpole-control", "ppo", 32, 16, ("quick",))
 ROLLOUT = dataclasses.replace(TRAINING, name="rollout", agent="random")

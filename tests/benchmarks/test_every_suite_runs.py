@@ -2,11 +2,9 @@
 
 import io
 import json
-import os
 import re
 import shutil
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import jax
 import pytest
 
 from benchmarks.harness.process import ROOT
+from tests.child_processes import python
 
 DRIVER = Path(__file__).with_name("one_row_of_each_suite.py")
 # The first with a complete configuration and `myriad.programs`, and one before them.
@@ -52,15 +51,8 @@ def test_a_row_of_each_suite_runs_twice_or_says_what_the_commit_lacks(commit, tm
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     }
-    done = subprocess.run(
-        [sys.executable, str(DRIVER), str(tmp_path / "benchmarks")],
-        env=os.environ | cache | {"PYTHONPATH": str(tmp_path), "HOME": str(tmp_path)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    alone = {"PYTHONPATH": str(tmp_path), "HOME": str(tmp_path)}
+    done = python(DRIVER, tmp_path / "benchmarks", cwd=tmp_path, **cache, **alone)
     reply = json.loads(done.stdout)
     assert Path(reply["package"]).is_relative_to(tmp_path)
     outcomes = reply["outcomes"]

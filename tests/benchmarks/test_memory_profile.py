@@ -1,7 +1,7 @@
 from benchmarks.harness import programs
+from benchmarks.harness.results import read_csv
 from benchmarks.harness.worker import ChildError
 from benchmarks.memory_profile import main
-from tests.benchmarks.csv_rows import read_csv
 
 
 def pretended(target, request, **limits):

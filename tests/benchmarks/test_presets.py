@@ -7,10 +7,10 @@ import pytest
 
 from benchmarks import presets
 from benchmarks.harness import trainings
+from benchmarks.harness.results import read_csv
 from benchmarks.harness.workloads import load
 from benchmarks.presets import AS_DOCUMENTED, Variant, config_of, main, variants
 from myriad import create_config
-from tests.benchmarks.csv_rows import read_csv
 
 DECLARED = load().trainings["presets"]
 PPO = DECLARED["cartpole-ppo"]

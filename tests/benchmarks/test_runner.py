@@ -8,9 +8,8 @@ import pytest
 
 from benchmarks.harness import process
 from benchmarks.harness.alternation import Budget
-from benchmarks.harness.results import COLUMNS, ROOT, samples_beside
+from benchmarks.harness.results import COLUMNS, ROOT, read_csv, samples_beside
 from benchmarks.runner import Script
-from tests.benchmarks.csv_rows import read_csv
 from tests.child_processes import python
 
 FOLDER = ROOT / "benchmarks"

@@ -13,11 +13,11 @@ from benchmarks import throughput, utils
 from benchmarks.harness import alternation, gpu_programs
 from benchmarks.harness.asv_suite import skip_unless_runnable
 from benchmarks.harness.process import ROOT
+from benchmarks.harness.results import read_csv
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.harness.workloads import Declaration, Target
 from benchmarks.libraries.ours import MyriadStepper
 from benchmarks.throughput import Throughput, chosen, main
-from tests.benchmarks.csv_rows import read_csv
 from tests.child_processes import python
 
 TINY = Workload(

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 
 import myriad
+from benchmarks.harness.results import read_csv
 from benchmarks.harness.trainings import train_once, trainings_table
 from benchmarks.harness.workloads import Training
 from benchmarks.training import fields_of, main
-from tests.benchmarks.csv_rows import read_csv
 
 EASY = Training(
     *("training", "easy", "cartpole-control", "pqn", ("quick",), 16, 8_192), target_return=9.0

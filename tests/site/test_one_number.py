@@ -3,7 +3,6 @@
 The table is made here anew, from the rows of `results/published` alone.
 """
 
-import csv
 import html
 import re
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 from published_results import PUBLISHED, ROOT, read
 
+from benchmarks.harness.results import read_csv
 from benchmarks.plots import draw as drawing
 from benchmarks.plots.draw import draw
 from ci.site.formatting import kind_of_rate, slug, times
@@ -23,15 +23,14 @@ def fastest_rows() -> dict[tuple[str, str, str, int], dict[str, str]]:
     """Return the row of each environment, agent, library and size at its best chunk."""
     once: dict[tuple[str, ...], dict[str, str]] = {}
     for path in sorted(PUBLISHED.glob("*_cpu.csv")):
-        with path.open(newline="") as file:
-            for row in csv.DictReader(file):
-                counts = row.get("suite") in ("throughput", "comparison") and row["status"] == "ok"
-                if counts and not row["arm"]:
-                    names = ("env", "agent", "library", "num_envs", "scan_chunk_size")
-                    key = tuple(row[name] for name in names)
-                    # Of a chunk the newest run counts, and there the first row.
-                    if key not in once or row["timestamp"] > once[key]["timestamp"]:
-                        once[key] = row
+        for row in read_csv(path):
+            counts = row.get("suite") in ("throughput", "comparison") and row["status"] == "ok"
+            if counts and not row["arm"]:
+                names = ("env", "agent", "library", "num_envs", "scan_chunk_size")
+                key = tuple(row[name] for name in names)
+                # Of a chunk the newest run counts, and there the first row.
+                if key not in once or row["timestamp"] > once[key]["timestamp"]:
+                    once[key] = row
     best: dict[tuple[str, str, str, int], dict[str, str]] = {}
     for row in once.values():
         library = row["library"].removesuffix("-configured")

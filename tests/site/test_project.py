@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import tomllib
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from ci.site.project import read_project
 from made_up_results import commit_files, history, write_asv
 from perfgate.history.asv_results import read_archive
 from perfgate.history.benchmark_history import histories
+from tests.child_processes import run
 
 # A library that is run in other ways has more names.
 OURS = tomllib.loads((ROOT / "benchmarks" / "libraries.toml").read_text()).keys()
@@ -173,14 +173,7 @@ def test_the_bisection_on_a_page_finds_the_commit(workloads, tmp_path):
     gate.write_text('#!/bin/sh\necho "$@" > "$0.said"\ntest "$(cat code.py)" -lt 19\n')
     gate.chmod(0o755)
     path = f"{gate.parent}{os.pathsep}{os.environ['PATH']}"
-    found = subprocess.run(
-        ["sh", "-c", bisect(change)],
-        cwd=tmp_path / "repository",
-        env=os.environ | {"PATH": path},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    found = run("sh", "-c", bisect(change), cwd=tmp_path / "repository", PATH=path)
     assert f"{hashes[19]} is the first bad commit" in found.stdout.replace("'", "")
     said = (tmp_path / "bin" / "perfgate.said").read_text().strip()
     pattern = said.removeprefix(f"--base {hashes[7][:8]} --bench ")

@@ -1,11 +1,10 @@
 """The rows of a run, and the tables that scripts print of them."""
 
 from benchmarks.harness.alternation import Outcome
-from benchmarks.harness.results import COLUMNS, ResultsFile, columns_of
+from benchmarks.harness.results import COLUMNS, ResultsFile, columns_of, read_csv
 from benchmarks.harness.tables import ratio_table
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.throughput import scaling_table
-from tests.benchmarks.csv_rows import read_csv
 
 
 def outcome(library="myriad", seconds=(0.5, 0.25, 1.0, 0.5, 0.5, 0.5, 0.5), **changes):

@@ -16,6 +16,7 @@ from benchmarks.harness.alternation import Budget, alternate
 from benchmarks.harness.plausibility import as_declared
 from benchmarks.harness.process import ROOT
 from benchmarks.harness.workload import Case, Workload
+from tests.child_processes import python
 
 BUDGET = Budget(num_rounds=2, min_rounds=2)
 TINY = Workload("throughput", "tiny", "gene-circuit-control", "random", 8, 6, (), num_steps=12)
@@ -24,31 +25,25 @@ TINY = Workload("throughput", "tiny", "gene-circuit-control", "random", 8, 6, ()
 # under XLA options.
 FAKE_ENVS = """
 import os
-from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import myriad
 
-class Env(NamedTuple):
-    reset: Any
-    step: Any
-    params: Any = None
-    config: Any = None
+class Env:
+    params = config = None
     def get_action_space(self, config):
         return self
     def sample(self, key):
         return jax.random.randint(key, (), 0, 2)
-
-def reset(key, params, config):
-    return jnp.zeros(2), jnp.int32(0)
-
-def step(key, state, action, params, config):
-    reward = 2 + 5 * ("xla" in os.environ.get("XLA_FLAGS", ""))
-    return jnp.zeros(2), state + 1, jnp.float32(reward), (state >= 2).astype(jnp.float32), {}
+    def reset(self, key, params, config):
+        return jnp.zeros(2), jnp.int32(0)
+    def step(self, key, state, action, params, config):
+        reward = 2 + 5 * ("xla" in os.environ.get("XLA_FLAGS", ""))
+        return jnp.zeros(2), state + 1, jnp.float32(reward), (state >= 2).astype(jnp.float32), {}
 
 def make_env(name):
     assert name == "ccasr-gfp-control"
-    return Env(reset, step)
+    return Env()
 """
 
 
@@ -71,9 +66,7 @@ def folder(tmp_path, monkeypatch):
 def fake_peer(folder, monkeypatch):
     """Make what `install` would make for myriad-jax, and return the folder of its packages."""
     monkeypatch.delenv("XLA_FLAGS", raising=False)  # the tests' own
-    subprocess.run(
-        [sys.executable, "-m", "venv", "--without-pip", folder / "myriad-jax"], check=True
-    )
+    python("-m", "venv", "--without-pip", folder / "myriad-jax")
     (packages,) = (folder / "myriad-jax" / "lib").glob("python*/site-packages")
     (packages / "ours.pth").write_text(sysconfig.get_path("purelib"))
     (packages / "myriad_jax-9.9.dist-info").mkdir()

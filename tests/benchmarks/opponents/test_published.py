@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks import learning
 from benchmarks.harness.process import ROOT
+from benchmarks.harness.results import read_csv
 from benchmarks.opponents import published
 from examples.published_environments import (
     InvalidActions,
@@ -14,13 +15,12 @@ from examples.published_environments import (
     TMaze,
 )
 from myriad import check_env
-from tests.benchmarks.csv_rows import read_csv
 
 FILE = ROOT / "results" / "published" / "returns_cpu.csv"
 
 
 def test_the_page_shows_the_table_of_its_file_whose_rows_have_three_seeds():
-    rows = published.read(FILE)
+    rows = read_csv(FILE)
     names = [row["name"] for row in rows]
     assert set(names) <= set(published.declared())
     assert all(names.count(name) >= 3 for name in names)
