@@ -15,7 +15,7 @@ from myriad import distributed
 from myriad.agents.controller import ControllerLearner, trained
 from myriad.autotune import autotune
 from myriad.engine import machine
-from myriad.engine.memory import Stated, require_room_for
+from myriad.engine.memory import require_room_for, stated_bytes
 from myriad.engine.random import fast_key, make_key
 from myriad.envs import OBJECT, Environment
 from myriad.envs.environment import AnyEnvironment
@@ -270,8 +270,8 @@ def evaluate(
         compiled = returns.lower(agent_state, key, evaluation.env_params).compile()
         release_freed_memory()
         # The agent's state is in memory already, so only the rest counts.
-        beside = Stated.of(compiled).beside_arguments
-        require_room_for(num_episodes, beside, what="episodes")
+        _, added = stated_bytes(compiled)
+        require_room_for(num_episodes, added, what="episodes")
         return jax.block_until_ready(compiled(agent_state, key, evaluation.env_params)[0])
 
 

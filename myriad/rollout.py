@@ -22,7 +22,7 @@ from myriad.agents.controller import AnyAgent, WithMemory
 from myriad.distributed import all_gather
 from myriad.engine.devices import OuterJit, put_everywhere, require_alive, shard_map
 from myriad.engine.fusion import compiles_loops_whole, count_primitives, output_fusion
-from myriad.engine.memory import Stated, bytes_of, require_room_for
+from myriad.engine.memory import bytes_of, require_room_for, stated_bytes
 from myriad.engine.random import MIX2X32, Counter, is_key, make_key
 from myriad.engine.vector_math import vectorized
 from myriad.envs.environment import AnyEnvironment
@@ -247,10 +247,8 @@ class Rollout:
         num_sharing = len(self._mesh.local_devices) if is_cpu else 1
 
         def require_room(compiled: jax.stages.Compiled, **words: str) -> None:
-            stated = Stated.of(compiled)
-            held = num_sharing * stated.arguments
-            needed = held + num_sharing * stated.beside_arguments
-            require_room_for(num_envs, needed, held, **words)
+            held, added = (num_sharing * each for each in stated_bytes(compiled))
+            require_room_for(num_envs, held + added, held, **words)
 
         # The chunk, which compiles later, needs more.
         first = partial(require_room, at_most="fewer than")

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from myriad.engine.memory import Stated, available_bytes, bytes_of, most_bytes, readable_bytes
+from myriad.engine.memory import available_bytes, bytes_of, most_bytes, readable_bytes, stated_bytes
 from myriad.errors import InvalidArgumentError
 from myriad.host import release_freed_memory
 from myriad.timing import Subject, interleave, median_interval, require_enough
@@ -82,11 +82,10 @@ def measure_arms(
         each = arm, size
         resized = with_batch(arms[arm], size)
         halves = Halves(resized)
-        learn = halves.learn.trace(*halves.shapes)
-        stated = Stated.of(learn.lower().compile(), learn)
+        _, added = stated_bytes(halves.learn.lower(*halves.shapes).compile())
         release_freed_memory()
         # Learning consumes a copy of its arguments.
-        needed = most_bytes(2 * bytes_of(halves.shapes) + stated.beside_arguments)
+        needed = most_bytes(2 * bytes_of(halves.shapes) + added)
         room, refused = available_bytes(memory_limit), ""
         if needed > room:
             free = readable_bytes(max(0, room))

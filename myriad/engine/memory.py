@@ -6,23 +6,16 @@ Nothing here allocates anything. Rollouts, trainings and the autotuner ask it be
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import jax
-from jax.extend.core import Jaxpr
 
-from myriad.engine.fusion import equations
 from myriad.errors import InvalidArgumentError
 from myriad.host import host_memory, resident_bytes
 
 # Besides its programs, a process holds the threads of the interpreter and of XLA, code, and a copy
 # of a report.
 _BESIDE_PROGRAMS = 32 << 20
-# On a CPU, a matrix product copies its factors into the order in which it reads them, and the
-# compiler's figures leave these copies out. The gradients of an actor and of a critic run side by
-# side: 4 to 6.5 copies were measured.
-_COPIES = 6
 # Leave a hundredth for memory that doesn't grow with the numbers, so that the number that a message
 # suggests is not refused in turn.
 _MARGIN = 0.99
@@ -67,36 +60,17 @@ def _device_memory(device: Any) -> tuple[int | None, int | None]:
     return round(limit / share), limit - stats.get("bytes_in_use", 0)
 
 
-@dataclass(frozen=True)
-class Stated:
-    """Bytes of a program on one device as the compiler states them, or 0 if it states nothing."""
+def stated_bytes(compiled: jax.stages.Compiled) -> tuple[int, int]:
+    """Return the bytes of a program's arguments on one device, and those that a call adds to them.
 
-    arguments: int = 0
-    results: int = 0
-    aliases: int = 0
-    temporaries: int = 0
-
-    @property
-    def beside_arguments(self) -> int:
-        """Bytes that a call holds in addition to its arguments."""
-        return self.temporaries + self.results - self.aliases
-
-    @classmethod
-    def of(cls, compiled: jax.stages.Compiled, traced: jax.stages.Traced | None = None) -> "Stated":
-        """Ask the compiler. If `traced` is given, copies of matrices count as temporaries, too."""
-        # Not through `describe`, which also reads the whole program and takes longer.
-        stats = compiled.memory_analysis()
-        if stats is None:
-            return cls()
-        copied = 0
-        if traced is not None and jax.default_backend() == "cpu":
-            copied = _COPIES * _largest_factor_bytes(traced.jaxpr.jaxpr)
-        return cls(
-            stats.argument_size_in_bytes,
-            stats.output_size_in_bytes,
-            stats.alias_size_in_bytes,
-            stats.temp_size_in_bytes + copied,
-        )
+    They are what the compiler states, or 0 if it states nothing.
+    """
+    # Not through `describe`, which also reads the whole program and takes longer.
+    stats = compiled.memory_analysis()
+    if stats is None:
+        return 0, 0
+    results = stats.output_size_in_bytes - stats.alias_size_in_bytes
+    return stats.argument_size_in_bytes, stats.temp_size_in_bytes + results
 
 
 def bytes_of(tree: Any) -> int:
@@ -178,10 +152,3 @@ def require_room_for(
         lambda room: f"{at_most} {int(number * room / stated):,} {what} fit",
         available_bytes() + held,
     )
-
-
-def _largest_factor_bytes(jaxpr: Jaxpr) -> int:
-    """Return the bytes of the largest matrix that a program multiplies."""
-    products = (each for each in equations(jaxpr) if each.primitive.name == "dot_general")
-    matrices: Any = [operand.aval for product in products for operand in product.invars]
-    return max((each.size * each.dtype.itemsize for each in matrices), default=0)

@@ -22,7 +22,13 @@ from myriad.agents.controller import ControllerLearner
 from myriad.engine.devices import arrays_by_name
 from myriad.engine.fusion import output_fusion
 from myriad.engine.machine import resolve_platform
-from myriad.engine.memory import Stated, available_bytes, bytes_of, require_room, require_room_for
+from myriad.engine.memory import (
+    available_bytes,
+    bytes_of,
+    require_room,
+    require_room_for,
+    stated_bytes,
+)
 from myriad.engine.random import Counter, make_key
 from myriad.envs.vector import as_float32
 from myriad.errors import InvalidArgumentError
@@ -60,7 +66,7 @@ class CompiledTraining:
         chunk: updates in one call. The autotuner changes it.
         compile_mode: when the programs compile, as in `config`.
         programs: the programs by name, `init`, `run` and `evaluate`, once compiled.
-        stated: what the compiler states of each.
+        stated: the bytes that the compiler states of each, as `myriad.engine.memory.stated_bytes`.
         compile_s: seconds that tracing and compiling took, or loading what was compiled before.
     """
 
@@ -85,7 +91,7 @@ class CompiledTraining:
             config.environment, learner, config.eval_rollouts, max_steps=config.eval_max_steps
         )
         self.programs: dict[str, Any] = {}
-        self.stated: dict[str, Stated] = {}
+        self.stated: dict[str, tuple[int, int]] = {}
         self.compile_s = 0.0
 
     def compile(self, meanwhile: Callable[[], None] = lambda: None) -> None:
@@ -116,11 +122,11 @@ class CompiledTraining:
             # While the compiler works, Python is free to trace and lower the next program and to
             # import modules.
             for name, (traced, options) in self._traced():
-                compiling[name] = traced, pool.submit(traced.lower().compile, options)
+                compiling[name] = pool.submit(traced.lower().compile, options)
             meanwhile()
-            for name, (traced, compiled) in compiling.items():
+            for name, compiled in compiling.items():
                 self.programs[name] = compiled.result()
-                self.stated[name] = Stated.of(self.programs[name], traced)
+                self.stated[name] = stated_bytes(self.programs[name])
         self.compile_s = time.perf_counter() - start
 
     def _traced(self) -> Iterator[tuple[str, Traced]]:
@@ -294,14 +300,13 @@ class CompiledTraining:
         All devices of a CPU share one memory. Each other device has its own.
         """
         num_devices = self.num_devices if resolve_platform() == "cpu" else 1
-        init, run, evaluate = (self.stated[name] for name in ("init", "run", "evaluate"))
-        # The state is donated, so most results of a call reuse the memory of its arguments.
-        beside = max(
-            num_devices * (init.arguments + init.temporaries),
-            num_devices * run.beside_arguments,
-            evaluate.beside_arguments,
+        # The arguments of `run` are the state, which an evaluation leaves in memory.
+        state, added = self.stated["run"]
+        _, by_evaluation = self.stated["evaluate"]
+        first = sum(self.stated["init"])
+        return max(
+            num_devices * first, num_devices * (state + added), num_devices * state + by_evaluation
         )
-        return num_devices * init.results + beside
 
 
 def _device_bytes(shapes: TrainState) -> int:

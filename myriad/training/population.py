@@ -466,7 +466,7 @@ class Population(CompiledTraining):
             num_slots: count the bytes of so many slots on a single device, in place of all slots.
         """
         state = bytes_of(self.state_shapes) // self.num_devices
-        held = state + max(stated.beside_arguments for stated in self.stated.values())
+        held = state + max(added for _, added in self.stated.values())
         if num_slots is not None:
             return held * num_slots // self._slots_per_device
         return held * (self.num_devices if resolve_platform() == "cpu" else 1)

@@ -50,9 +50,9 @@ def test_sizes_are_timed_and_what_does_not_fit_is_refused_before_it_runs(agent):
     limit = resident_bytes() + alone.memory_bytes + (200 << 20)
     lines = []
     small, large = measure_arms(
-        {"": config}, [128, 524_288], rounds=6, memory_limit=limit, on_size=lines.append
+        {"": config}, [128, 4_194_304], rounds=6, memory_limit=limit, on_size=lines.append
     )[""]
-    assert [line.split()[0] for line in lines] == ["128", "524,288"]
+    assert [line.split()[0] for line in lines] == ["128", "4,194,304"]
     assert small.low <= small.rows_per_s <= small.high
     assert small.memory_bytes < large.memory_bytes
     assert large.rows_per_s is None
