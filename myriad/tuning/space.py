@@ -39,9 +39,8 @@ DEFAULT = FOLDER.parent / "default_space.toml"
 # The most shapes, each of which is a set of programs that must be compiled.
 MOST_SHAPES = 16
 # Fields of the configuration that a space may set. The study sets the others, or only runs use
-# them. `eval_max_steps` defines evaluations, so it must be the same in all trials.
+# them.
 _FIELDS = ("num_envs", "rollout_steps", "buffer_size", "batch_size", "scan_chunk_size")
-_FIXED_ALONE = "eval_max_steps"
 
 # The values that TOML can hold: a number, a string, a boolean or a list of them.
 Value = Any
@@ -314,7 +313,7 @@ class SearchSpace:
 
         options = [f"agent.{each.name}" for each in options_of(AGENTS.load(self.agent))]
         known = [*_FIELDS, *(each for each in options if canonical(each) == each)]
-        for name in [*self.parameters, *(each for each in self.fixed if each != _FIXED_ALONE)]:
+        for name in self.names:
             if name.startswith("env.") or (name in FIELDS and name not in known):
                 raise InvalidArgumentError(name, "must be left to the study, which sets it.")
             if name not in known:
