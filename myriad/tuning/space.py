@@ -20,7 +20,6 @@ from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.files import read_text, user_path
 from myriad.ranges import ranges_of
 from myriad.training.config import (
-    FIELDS,
     NETWORK_FIELDS,
     TrainingConfig,
     canonical,
@@ -170,16 +169,11 @@ class SearchSpace:
             InvalidArgumentError: the agent has neither a space nor a learning rate and you name no
                 file, or the file is missing or has a mistake.
         """
-        from myriad.agents import AGENTS, options_of
+        from myriad.agents import AGENTS
 
         agent = AGENTS.resolve(agent)
         own = FOLDER / f"{agent}.toml"
         path = user_path(file or (own if own.exists() else DEFAULT))
-        options = {each.name for each in options_of(AGENTS.load(agent))}
-        if path == DEFAULT and "learning_rate" not in options:
-            own_space = ", ".join(sorted(each.stem for each in FOLDER.glob("*.toml")))
-            rule = f"must be one with a search space ({own_space}) if you name no file of your own"
-            raise InvalidArgumentError("agent", rule, agent)
         text = read_text(path)
         try:
             table = _Table.model_validate(tomllib.loads(text))
@@ -276,7 +270,6 @@ class SearchSpace:
         Raises:
             InvalidArgumentError: a parameter can't be set, or a batch doesn't divide.
         """
-        make_config(**base)  # First, so that your own mistake isn't blamed on the file.
         values = {
             name: each.choices or [each.low, each.high] for name, each in self.parameters.items()
         }
@@ -314,8 +307,6 @@ class SearchSpace:
         options = [f"agent.{each.name}" for each in options_of(AGENTS.load(self.agent))]
         known = [*_FIELDS, *(each for each in options if canonical(each) == each)]
         for name in self.names:
-            if name.startswith("env.") or (name in FIELDS and name not in known):
-                raise InvalidArgumentError(name, "must be left to the study, which sets it.")
             if name not in known:
                 raise UnknownNameError("parameter", name, known)
         before: set[str] = set()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from myriad import create_config
 from myriad.errors import InvalidArgumentError
-from myriad.tuning.space import FOLDER, SearchSpace
+from myriad.tuning.space import SearchSpace
 from tests.learners import SMALL, env_of
 
 BASE = {"env": "bucket-brigade", "total_steps": 50_000, "env.scenario": "easy"}
@@ -90,7 +90,7 @@ GAMMA = '[parameters]\n"agent.gamma" = '
         (GAMMA + "{choices = [1.0], when = {num_envs = 4}}", "must name parameters above it"),
         (GAMMA + "{choices = [1.0]}\n[fixed]\n'agent.gamma' = 1.0", "not in both"),
         (GAMMA + "{choices = [1.0]}\n[[known]]\n'agent.gamma' = 2.0", "must be a value of the"),
-        ("[parameters]\nseed = {choices = [1]}", "seed must be left to the study"),
+        ("[parameters]\nseed = {choices = [1]}", "unknown parameter 'seed'"),
         ("[parameters]\nrollout_steps = {low = 1, high = 40}", "at most 16 combinations"),
         ("[parameters]\nnum_envs = {low = 1.0, high = 9.0}", "must have choices"),
         # What no training can have.
@@ -106,8 +106,7 @@ def test_a_mistake_in_a_file_is_said_with_its_path_before_any_trial(tmp_path, te
 
 
 def test_an_agent_without_a_space_needs_a_file(tmp_path):
-    known = ", ".join(sorted(path.stem for path in FOLDER.glob("*.toml")))
-    with pytest.raises(InvalidArgumentError, match=rf"{known}.*'pid'"):
+    with pytest.raises(InvalidArgumentError, match=r"unknown parameter 'agent.learning_rate'"):
         SearchSpace.load("pid")
     with pytest.raises(InvalidArgumentError, match=r"nowhere.toml can't be read"):
         SearchSpace.load("pid", file=tmp_path / "nowhere.toml")
