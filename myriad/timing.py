@@ -22,7 +22,7 @@ import jax
 
 from myriad.errors import InvalidArgumentError
 from myriad.host import collector_paused
-from myriad.ranges import HOST, INT64, Integer, Number, Seconds, Seed, checked, require
+from myriad.ranges import HOST, INT64, Integer, Number, Seconds, Seed, checked
 
 __all__ = [
     "Comparison",
@@ -238,8 +238,6 @@ def interleave(
     Returns:
         for each side its samples, one per round.
     """
-    for each in samplers:
-        require("every sampler", each, Function)
     order = random.Random(seed)  # noqa: S311  (an order, not a secret)
     samples: list[list[float]] = [[] for _ in samplers]
     start = perf_counter()
