@@ -71,7 +71,7 @@ class Tune(XlaFlags, TuneSettings):
                 print(summary(result, []))
                 raise
             print(summary(result, files))
-        if result.is_interrupted:
+        if result.ended_by:
             return _BY_SIGNAL + result.ended_by
         return _FAILED if result.best is None and settings.n_trials else 0
 

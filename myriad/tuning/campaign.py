@@ -89,11 +89,6 @@ class TuneResult:
         """The winner's fields, as `create_config` takes them."""
         return {} if self.best is None else self.space.fields(self.best.params)
 
-    @property
-    def is_interrupted(self) -> bool:
-        """Whether a signal ended it early."""
-        return self.ended_by != 0
-
     def __enter__(self) -> Self:
         return self
 

@@ -165,7 +165,7 @@ def to_json(result: TuneResult) -> str:
         "command": None if best is None else train_command(best_config(result)),
         "confirmation": result.confirmation,
         "validation": result.validation,
-        "is_interrupted": result.is_interrupted,
+        "is_interrupted": result.ended_by != 0,
         "total_s": result.total_s,
         "compile_s": result.compile_s,
         "versions": package_versions() | packages,
@@ -279,9 +279,9 @@ def summary(result: TuneResult, files: Sequence[Path]) -> str:
         lines.append("no trial was completed, so there is no best")
         failures = [each.user_attrs[FAILURE] for each in trials if FAILURE in each.user_attrs]
         lines += [f"{count} failed: {why}" for why, count in Counter(failures).most_common(1)]
-    if result.is_interrupted and settings.storage is None:
+    if result.ended_by and settings.storage is None:
         lines.append("interrupted; the study was in memory: name a --storage to be able to go on")
-    elif result.is_interrupted:
+    elif result.ended_by:
         lines.append(
             f"interrupted; go on with the same command and --study-name {settings.study_name} "
             f"--storage {shown_storage(settings.storage)} "
@@ -311,7 +311,7 @@ def _best_lines(result: TuneResult, best: FrozenTrial) -> list[str]:
     if result.validation is not None:
         count = len(result.validation.by_seed)
         lines.append(f"validated: return {_interval(result.validation)} over {count} seeds")
-    elif settings.validate and not result.is_interrupted:
+    elif settings.validate and not result.ended_by:
         lines.append("not validated: it failed on one of the seeds")
     width = max(map(len, result.fields), default=0)
     lines += [f"  {name.ljust(width)}  {value}" for name, value in result.fields.items()]
