@@ -1,7 +1,7 @@
 """Registries of things that you choose by name, whose targets are imported on first use."""
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from numbers import Integral
 from typing import Any
 
@@ -85,8 +85,8 @@ class Registry:
         rule = f"must be a dataclass with {self._member}"
         raise InvalidArgumentError(f"{self.kind} {shown(name)}", rule, target)
 
-    def add(self, name: str, target: Any) -> None:
-        """Register `target`, an object or a `module:attribute` string.
+    def add(self, name: str, target: Any) -> Any:
+        """Register `target`, an object or a `module:attribute` string, and return it.
 
         If you register a name again, as a notebook cell that runs twice does, the new target
         replaces the old one. Names that came with the registry can't be replaced.
@@ -98,15 +98,7 @@ class Registry:
             rule = "must be a new one without a colon"
             raise InvalidArgumentError(f"the name of an {self.kind}", rule, name)
         self._targets[name] = target
-
-    def adder(self, name: str) -> Callable[[Any], Any]:
-        """Return a decorator that adds a class as `name`, see `add`."""
-
-        def added(kind: Any) -> Any:
-            self.add(name, kind)
-            return kind
-
-        return added
+        return target
 
     def _import(self, name: str) -> Any:
         module, _, attribute = name.partition(":")

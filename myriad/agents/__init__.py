@@ -1,6 +1,7 @@
 """Agents by name: `make_agent` builds one for an environment, `list_agents` names them all."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -114,7 +115,7 @@ def register_agent(name: str) -> Callable[[Kind], Kind]:
         >>> "short-sighted-ppo" in list_agents()
         True
     """
-    return AGENTS.adder(name)
+    return functools.partial(AGENTS.add, name)
 
 
 def default_num_envs(name: str) -> int:

@@ -1,6 +1,7 @@
 """Environments by name: `build_env` builds one, and `list_envs` lists the names."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -128,4 +129,4 @@ def register_env(name: str) -> Callable[[Kind], Kind]:
         >>> build_env("moon-cartpole").default_params.gravity
         1.6
     """
-    return ENVIRONMENTS.adder(name)
+    return functools.partial(ENVIRONMENTS.add, name)

@@ -7,10 +7,10 @@ and the others follow a script.
 
 import dataclasses
 import functools
-import importlib.resources
 import math
 import tomllib
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import jax
@@ -117,11 +117,7 @@ OBSERVED_FIGURES = tuple(field.name for field in dataclasses.fields(BucketBrigad
 @functools.cache
 def scenarios() -> dict[str, BucketBrigadeParams]:
     """Read the scenarios by name from the presets."""
-    text = (
-        importlib.resources.files("myriad.envs")
-        .joinpath("bucket_brigade.toml")
-        .read_text(encoding="utf-8")
-    )
+    text = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
     return {name: BucketBrigadeParams(**figures) for name, figures in tomllib.loads(text).items()}
 
 
