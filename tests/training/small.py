@@ -1,4 +1,4 @@
-"""A small training and a small learner that tests share, and what it means to be the same."""
+"""Small trainings, their ends and a small learner that tests share, and what is the same run."""
 
 import dataclasses
 from typing import Any
@@ -6,10 +6,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from myriad import create_config
+from myriad import create_config, train_and_evaluate
 from myriad.agents import Learner
 from myriad.training.callbacks import Callback
 from tests.bits import assert_same_bits
+from tests.learners import SMALL, env_of
 
 # One small layer: what a training does around a network does not depend on its size.
 PPO: dict[str, Any] = {"rollout_steps": 8, "agent.num_minibatches": 2, "agent.num_epochs": 2}
@@ -23,6 +24,19 @@ SEEDS = (3, -5, 2**40)
 
 def small_config(agent="ppo", **fields):
     return create_config("cartpole", agent, **(SIZES | (PPO if agent == "ppo" else {}) | fields))
+
+
+def config_of(agent, env=None, **changes):
+    """Return the configuration of a short training of any learner."""
+    sizes: dict[str, Any] = {"num_envs": 4, "total_steps": 1024}
+    options = {f"agent.{name}": value for name, value in SMALL[agent].items()}
+    return create_config(env or env_of(agent), agent, **sizes | options | changes)
+
+
+def trained(folder, agent="ppo", **changes):
+    """Train so, and return the run's folder."""
+    train_and_evaluate(config_of(agent, **changes), folder, quiet=True)
+    return folder
 
 
 def flags_of(fields):
@@ -39,6 +53,23 @@ def assert_same_run(results, whole):
     assert list(results.evaluations) == list(whole.evaluations)
     rows, expected = (each.run_folder / "metrics.jsonl" for each in (results, whole))
     assert rows.read_bytes() == expected.read_bytes()
+
+
+class Ends(Callback):
+    """Ends a run at one of its evaluations."""
+
+    def __init__(self, end, evaluation):
+        self.end = end
+        self.evaluation = evaluation
+
+    def on_evaluation(self, run):
+        if run.evaluations == self.evaluation:
+            self.end(run)
+
+
+def fail(run):
+    """End a run as an error does."""
+    raise ZeroDivisionError
 
 
 class First(Callback):

@@ -1,5 +1,9 @@
-"""Callbacks of a user's own: when they are called, what they read and set, and how they end."""
+"""Callbacks: when they are called, what they read, set, write and show, and how they end."""
 
+import io
+import json
+import re
+import sys
 import time
 from functools import partialmethod
 
@@ -7,13 +11,24 @@ import jax
 import numpy as np
 import pytest
 
-from myriad import make_env, resume, train_and_evaluate
+from myriad import create_config, make_env, resume, train_and_evaluate
+from myriad.cli import main
 from myriad.envs.vector import require_changeable
 from myriad.errors import InvalidArgumentError
-from myriad.training.callbacks import Callback
+from myriad.training.callbacks import PHASES, Callback, Run, built_in
+from myriad.training.callbacks.built_in import Progress
 from myriad.xla import count_compilations
 from tests.bits import assert_same_bits
-from tests.training.small import SEEDS, First, assert_same_run, small_config
+from tests.training.small import (
+    PPO,
+    SEEDS,
+    SIZES,
+    Ends,
+    First,
+    assert_same_run,
+    flags_of,
+    small_config,
+)
 
 
 class Events(Callback):
@@ -119,27 +134,25 @@ def test_a_callback_that_fails_at_the_start_leaves_no_folder(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-class Sets(Callback):
-    """Sets gravity by the update, and ends the process's part at one of them."""
+SCHEDULE = {0: 3, 8: 20.1, 24: 9.8}
 
-    def __init__(self, gravity, stop_at=None):
-        self.gravity = gravity
-        self.stop_at = stop_at
-        self.seen = []
+
+class Sets(Callback):
+    """Sets gravity by the update, and counts what compiles meanwhile."""
 
     def on_start(self, run):
-        self.seen.append(run.env_params["gravity"])
+        self.counting = count_compilations()
+        self.compiled = self.counting.__enter__()
+        self.found = run.env_params["gravity"]
         if not run.update:
             self.on_evaluation(run)
 
     def on_evaluation(self, run):
-        if run.update in self.gravity:
-            run.set_env(gravity=self.gravity[run.update])
-        if run.update == self.stop_at:
-            run.stop()
+        if run.update in SCHEDULE:
+            run.set_env(gravity=SCHEDULE[run.update])
 
-
-SCHEDULE = {0: 3, 8: 20.1, 24: 9.8}
+    def on_end(self, run):
+        self.counting.__exit__(None, None, None)
 
 
 @pytest.mark.slow
@@ -147,30 +160,15 @@ SCHEDULE = {0: 3, 8: 20.1, 24: 9.8}
 def test_a_value_acts_from_the_next_update_on_is_named_by_rows_and_survives_a_resume(
     fields, tmp_path
 ):
-    compiled = []
-
-    class Counts(Callback):
-        def on_start(self, run):
-            self.counting = count_compilations()
-            compiled.append(self.counting.__enter__())
-
-        def on_end(self, run):
-            self.counting.__exit__(None, None, None)
-
-    whole = train(tmp_path / "whole", Sets(SCHEDULE), Counts(), **fields)
-    assert not {"jit(run)", "jit(of_all)", "jit(_evaluate)"} & set(compiled[0].names)
+    whole = train(tmp_path / "whole", sets := Sets(), **fields)
+    assert not {"jit(run)", "jit(of_all)", "jit(_evaluate)"} & set(sets.compiled.names)
     found = [row["env/gravity"] for row in whole.training if row.get("seed", 3) == 3]
     assert found == [3, 20.1, 20.1, 9.8]
     assert "gravity = 9.8" in (whole.run_folder / "config.toml").read_text()
-    # The evaluation after the first window plays other dynamics than the window had.
-    plain = train(tmp_path / "plain", **fields)
-    assert "env/gravity" not in plain.training.columns
-    assert plain.training[0]["loss"] != whole.training[0]["loss"]
-
-    train(tmp_path / "parts", Sets(SCHEDULE, stop_at=16), **fields)
-    later = Sets(SCHEDULE)
+    train(tmp_path / "parts", Sets(), Ends(Run.stop, 2), **fields)
+    later = Sets()
     assert_same_run(resume(tmp_path / "parts", quiet=True, callbacks=[later]), whole)
-    np.testing.assert_array_equal(later.seen, [20.1])
+    assert later.found == 20.1
 
 
 @pytest.mark.slow
@@ -204,9 +202,97 @@ def test_what_cannot_change_in_a_training_is_refused(tmp_path):
     train(tmp_path, Tries(), agent="random", steps_per_env=64)
     assert all("can't change without compiling" in each for each in said[:2])
     assert "did you mean 'gravity'" in said[2]
-
-
-def test_a_pool_of_first_states_is_named_where_it_keeps_a_parameter():
-    env = make_env("cartpole", reset_pool=4)
     with pytest.raises(InvalidArgumentError, match="gravity can't be set, since the reset_pool"):
-        require_changeable(env, "gravity")
+        require_changeable(make_env("cartpole", reset_pool=4), "gravity")
+
+
+# Ten evaluations, in the programs of the small training.
+TEN = {"steps_per_env": 80, "eval_frequency": 8}
+
+
+@pytest.mark.slow
+def test_rows_films_and_what_trackers_get_come_at_their_intervals_and_change_nothing(tmp_path):
+    pytest.importorskip("tensorboardX")
+    watched, plain = tmp_path / "watched", tmp_path / "plain"
+    train(watched, **TEN, monitor_every=3, film_every=4, log_to=["tensorboard"])
+    lines = (watched / "monitor.jsonl").read_text().splitlines()
+    found = [json.loads(line) for line in lines]
+    assert [row["update"] for row in found] == [3, 6, 9]
+    for row in found:
+        shares = [row[f"{name}_share"] for name in (*PHASES, "host")]
+        assert sum(shares) == pytest.approx(1, abs=1e-6)
+        assert row["steps_per_s"] > 0
+        assert 0 < row["device_utilisation"] <= 1
+        assert row["process_memory_bytes"] > 1 << 20
+    films = sorted(watched.glob("films/*.gif"), key=lambda path: int(path.stem))
+    assert [int(path.stem) for path in films] == [4, 8]
+    assert all(path.read_bytes().startswith(b"GIF8") for path in films)
+    events = b"".join(path.read_bytes() for path in (watched / "tensorboard").iterdir())
+    assert events.count(b"monitor/train_share") == 3
+    train(plain, **TEN, monitor_every=0)
+    one, other = ((folder / "metrics.jsonl").read_bytes() for folder in (watched, plain))
+    assert one == other
+    left_out = {"monitor.jsonl", "films", "tensorboard"}
+    assert not left_out & {path.name for path in plain.iterdir()}
+    assert left_out <= {path.name for path in watched.iterdir()}
+
+
+@pytest.mark.slow
+def test_a_profile_holds_a_trace_and_the_command_says_how_large_it_is(tmp_path, capsys):
+    for agent, fields in (("ppo", SIZES | PPO | TEN), ("pid", SIZES | TEN)):
+        folder = tmp_path / agent
+        command = ["train", "--env", "cartpole-control", "--agent", agent, *flags_of(fields)]
+        assert main([*command, "--run-folder", str(folder), "--profile", "1", "--quiet"]) == 0
+        said = "".join(capsys.readouterr())
+        (trace,) = folder.glob("profile/**/perfetto_trace.json.gz")
+        assert f"{trace}: {trace.stat().st_size / 2**20:.1f} MiB" in said
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def progress_of(folder, num_updates, steps):
+    """Return the progress of a run that begins, and the run."""
+    return Progress(), Run(create_config("cartpole", "ppo"), folder, [None], num_updates, steps, id)
+
+
+def test_without_a_terminal_a_first_line_and_one_every_half_minute_say_how_far_it_is(
+    tmp_path, monkeypatch, capsys
+):
+    clock = iter([10.0, 12.0, 41.9, 42.0, 72.0])
+    monkeypatch.setattr(built_in.time, "monotonic", lambda: next(clock))
+    shown, run = progress_of(tmp_path, 20, 500)
+    run.update = 1  # resumed: an earlier process made these steps
+    shown.on_start(run)
+    run.steps_per_s = 100.0
+    for run.update in (2, 4, 6):
+        shown.on_update(run)
+    run.update, run.new_rows = 8, [{"eval_return": 195.5}]
+    shown.on_evaluation(run)
+    assert capsys.readouterr().err.splitlines() == [
+        "1,000 of 10,000 steps, 100/s, return -, 36 s left",
+        "3,000 of 10,000 steps, 100/s, return -, 90 s left",
+        "4,000 of 10,000 steps, 100/s, return 195.5, 106 s left",
+    ]
+
+
+@pytest.mark.parametrize("columns", [40, 90, 200])
+def test_a_progress_line_fits_its_terminal_and_tells_no_time_left_at_its_end(
+    columns, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    shown, run = progress_of(tmp_path, 10, 1_000_000)
+    shown.on_start(run)
+    run.update, run.steps_per_s, run.new_rows = 9, 1_234_567.0, [{"eval_return": 475.5}]
+    shown.on_evaluation(run)
+    shown.on_end(run)
+    printed = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", terminal.getvalue().replace("\r", "\n"))
+    lines = [line.rstrip() for line in printed.splitlines()]
+    assert all(len(line) <= columns for line in lines)
+    at_end = printed[printed.rindex("9,000,000 steps  1,234,567/s") :]
+    assert "return 475.5" in at_end
+    assert len(re.findall(r"\d:\d\d:\d\d|-:--:--", at_end)) == (0 if columns == 40 else 1)

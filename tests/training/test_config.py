@@ -18,14 +18,7 @@ from myriad.ranges import INT32, INT64
 from myriad.training.config import TrainingConfig
 from tests.learners import SMALL, env_of
 
-
-def test_a_configuration_is_complete_and_says_what_you_gave():
-    config = create_config("cartpole", "ppo", num_envs=None, **{"agent.gae_lambda": 0.9})
-    assert config.num_envs == config.learner.default_num_envs
-    assert config.rollout_steps == config.learner.rollout_steps
-    assert config.agent_options["gamma"] == 0.99
-    assert config.env_options["gravity"] == 9.8
-    assert config.given == {"env": "cartpole", "agent": "ppo", "agent.gae_lambda": 0.9}
+RATE = "agent.learning_rate"
 
 
 def test_what_you_left_open_follows_a_change_of_what_you_gave_and_else_stays():
@@ -43,15 +36,6 @@ def test_what_you_left_open_follows_a_change_of_what_you_gave_and_else_stays():
         assert same.changed(num_envs=1000) == config.changed(num_envs=1000)
     assert dataclasses.replace(config, num_envs=64).changed(seed=2).num_envs == 64
     assert str(config.given) in repr(config)
-
-
-def test_another_chunk_changes_nothing_but_the_chunk():
-    config = create_config("cartpole", "ppo", rollout_steps=32)
-    changed = config.changed(scan_chunk_size=33)
-    assert (changed.scan_chunk_size, changed.updates_per_chunk) == (64, 2)
-    assert changed == dataclasses.replace(config, scan_chunk_size=64)
-    assert changed.learner == dataclasses.replace(config, scan_chunk_size=64).learner
-    assert changed.untuned_chunk_size == config.scan_chunk_size
 
 
 @settings(max_examples=40)
@@ -77,10 +61,6 @@ def test_what_a_file_has_no_word_for_survives_toml():
     config = create_config("cartpole", "ppo", **{"agent.anneal_updates": None})
     assert create_config("cartpole", "ppo", **{"agent.anneal_updates": "none"}) == config
     assert TrainingConfig.from_toml(config.to_toml()).learner.anneal_updates is None
-    # No field of an adapter shows its environment's parameters.
-    config = create_config("gymnax:Catch-bsuite", "random", **{"env.rows": 8})
-    env = TrainingConfig.from_toml(config.to_toml()).environment
-    assert env.observation_space(env.default_params).shape[0] == 8
 
 
 def test_steps_are_rounded_up_to_whole_updates_of_all_environments():
@@ -168,6 +148,13 @@ def test_numbers_and_arrays_of_numpy_and_jax_are_kept_as_pythons_own():
         ({"auto_tune": True, "scan_chunk_size": 16}, "scan_chunk_size .*auto_tune.* 16"),
         ({"agent": "pid", "env": "snake"}, "pid needs a setpoint; Snake has no"),
         ({"agent": "dqn", "env": "pendulum"}, "Pendulum must have finitely many actions for DQN"),
+        ({"grid": {"agent.num_epochs": [1, 2]}}, r"float .*, but got {'agent.num_epochs': \[1, 2"),
+        ({"grid": {"agent.target_kl": [0.01]}}, r"but got {'agent.target_kl': \[0.01\]"),
+        ({"grid": {"env.gravity": [3.7]}}, r"but got {'env.gravity': \[3.7\]"),
+        ({"grid": {RATE: [1e-3, -1.0]}}, "learning_rate must be .* above 0, but got -1.0"),
+        ({"grid": {RATE: [1e-3, 1e-3]}}, rf"different values of {RATE}, but got \[0.001, 0.001"),
+        ({"grid": {RATE: 1e-3}}, f"different values of {RATE}, but got 0.001"),
+        ({"grid": {}}, "grid must be a table of hyperparameters"),
     ],
 )
 def test_what_cannot_be_used_is_refused_by_its_name(fields, says):

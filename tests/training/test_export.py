@@ -12,7 +12,8 @@ from myriad import create_config, load_agent, train_and_evaluate
 from myriad.cli import main
 from myriad.training.export import export_agent
 from tests.child_processes import python
-from tests.learners import DISTINCT, SMALL, env_of
+from tests.learners import DISTINCT
+from tests.training.small import trained
 
 PAGE = Path(__file__).parents[2] / "docs" / "export.md"
 LOADERS = re.findall(
@@ -26,25 +27,12 @@ np.save("actions.npy", act(np.load("obs.npy")))
 NEEDED = {"stablehlo": "flatbuffers", "safetensors": "safetensors"}
 
 
-def run_of(agent, folder):
-    options = {f"agent.{name}": value for name, value in SMALL[agent].items()}
-    config = create_config(env_of(agent), agent, num_envs=4, total_steps=1024, **options)
-    train_and_evaluate(config, folder, quiet=True)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """The folder of a run of PPO, which nothing changes."""
-    return run_of("ppo", tmp_path_factory.mktemp("export") / "run")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("form", NEEDED)
-def test_the_code_of_the_page_chooses_the_agents_actions(form, run, tmp_path, capsys):
+def test_the_code_of_the_page_chooses_the_agents_actions(form, ppo_run, tmp_path, capsys):
     pytest.importorskip(NEEDED[form])
     output = tmp_path / f"agent.{form}"
-    command = ["export", str(run), "--format", form, "--output", str(output)]
+    command = ["export", str(ppo_run), "--format", form, "--output", str(output)]
     assert main(command) == 0
     assert capsys.readouterr().out.startswith(f"{output}: ")
     assert main(command) == 2
@@ -54,7 +42,7 @@ def test_the_code_of_the_page_chooses_the_agents_actions(form, run, tmp_path, ca
     (code,) = (each for each in LOADERS if output.name in each)
     assert len(code.splitlines()) <= 24
     python("-c", code + AFTERWARDS, cwd=tmp_path)
-    agent = load_agent(run)[2]
+    agent = load_agent(ppo_run)[2]
     expected = jax.vmap(agent.act, (None, 0))(jax.random.key(0), obs)
     assert 0 < np.mean(expected) < 1
     np.testing.assert_array_equal(np.load(tmp_path / "actions.npy"), expected)
@@ -65,7 +53,7 @@ def test_the_code_of_the_page_chooses_the_agents_actions(form, run, tmp_path, ca
 def test_every_learner_is_exported(agent, tmp_path):
     pytest.importorskip("flatbuffers")
     numpy = pytest.importorskip("safetensors.numpy")
-    run = run_of(agent, tmp_path / "run")
+    run = trained(tmp_path / "run", agent)
     assert main(["export", str(run), "--format", "safetensors"]) == 0
     training = _, env, policy = load_agent(run)
     assert "to actions" in export_agent(*training, run / "agent.stablehlo")
@@ -81,7 +69,7 @@ def test_every_learner_is_exported(agent, tmp_path):
 
 
 @pytest.mark.slow
-def test_what_cannot_be_exported_is_refused(run, refused, tmp_path, monkeypatch):
+def test_what_cannot_be_exported_is_refused(ppo_run, refused, tmp_path, monkeypatch):
     config = create_config("cartpole", "pid", num_envs=2, steps_per_env=64)
     train_and_evaluate(config, tmp_path / "pid", quiet=True)
     monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
@@ -89,6 +77,6 @@ def test_what_cannot_be_exported_is_refused(run, refused, tmp_path, monkeypatch)
         ("pid", "stablehlo", "pid has a memory or no weights"),
         ("no", "stablehlo", "config.toml can't be read"),
         ("pid", "onnx", "onnx"),
-        (str(run), "safetensors", "pip install 'myriad-rl[export]'"),
+        (str(ppo_run), "safetensors", "pip install 'myriad-rl[export]'"),
     ):
         assert sentence in refused("export", folder, "--format", form)

@@ -11,7 +11,7 @@ from myriad.training.callbacks import Callback
 from myriad.training.curves import plot_runs
 from tests.training.small import SEEDS, small_config
 
-ON_HOST = {"agent.replay_memory": "host"}
+ON_HOST = {"agent": "dqn", "agent.replay_memory": "host"}
 
 
 def train(**arguments):
@@ -44,16 +44,8 @@ def named(name):
         ],
         (train(seed=9, seeds=range(2)), "seed must be among the seeds"),
         (train(best=True), "best must be left out without start_from"),
-        (
-            lambda run: train_and_evaluate(
-                create_config("cartpole", "dqn", **ON_HOST), run, seeds=SEEDS
-            ),
-            r"^agent\.replay_memory must be 'device'",
-        ),
-        (
-            lambda _: make_train(small_config(target_return=450.0)),
-            "target_return must be None for make_train",
-        ),
+        (train(seeds=SEEDS, **ON_HOST), r"^agent\.replay_memory must be 'device'"),
+        (lambda _: make_train(small_config(target_return=450.0)), "target_return must be None for"),
         (lambda _: evaluate(small_config("pid"), None, 0), "num_episodes .* got 0"),
         (
             lambda _: evaluate(small_config(), {"params": np.ones(2)}),

@@ -14,29 +14,14 @@ import pytest
 
 from myriad import load_agent, resume, train_and_evaluate
 from myriad.errors import InvalidArgumentError
-from myriad.training.callbacks import Callback, Run
+from myriad.training.callbacks import Run
 from tests.bits import assert_same_bits
 from tests.child_processes import python
-from tests.training.small import assert_same_run, flags_of, small_config
-
-
-class Ends(Callback):
-    """Ends a run at its second evaluation."""
-
-    def __init__(self, end):
-        self.end = end
-
-    def on_evaluation(self, run):
-        if run.update == 16:
-            self.end(run)
+from tests.training.small import Ends, assert_same_run, fail, flags_of, small_config
 
 
 def interrupt(run):
     signal.raise_signal(signal.SIGINT)
-
-
-def fail(run):
-    raise ZeroDivisionError
 
 
 @pytest.mark.slow
@@ -55,7 +40,7 @@ def test_a_run_that_ends_early_goes_on_to_the_same_bits(
     whole = request.getfixturevalue(kind)
     config = whole.config.changed(checkpoint_every_s=every_s)
     with contextlib.suppress(KeyboardInterrupt, ZeroDivisionError):
-        results = train_and_evaluate(config, tmp_path / "run", callbacks=[Ends(end)])
+        results = train_and_evaluate(config, tmp_path / "run", callbacks=[Ends(end, 2)])
         assert results.stopped == "callback"
     saved = (tmp_path / "run" / "checkpoints").iterdir()
     assert sorted(int(path.name) for path in saved) == left

@@ -11,38 +11,14 @@ import pytest
 from myriad import create_config, evaluate, load_agent, resume, train_and_evaluate
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError
-from myriad.training.callbacks import Callback
+from myriad.training.callbacks import Callback, Run
 from myriad.training.run_folder import Checkpoints
 from tests.bits import assert_same_bits
-from tests.learners import DISTINCT, SMALL, env_of
-from tests.training.small import SEEDS, First, small_config
+from tests.learners import DISTINCT, SMALL
+from tests.training.small import SEEDS, Ends, First, config_of, fail, small_config, trained
 
 # Fields that are the new run's own.
 OWN = {"num_updates", "running_return", "replay", "pending", "priorities"}
-
-
-class Killed(Callback):
-    """Ends a run before it saves anything."""
-
-    def on_evaluation(self, run):
-        raise RuntimeError
-
-
-def config_of(agent, env=None, **changes: Any):
-    options: dict[str, Any] = {f"agent.{name}": value for name, value in SMALL[agent].items()}
-    sizes = {"num_envs": 4, "total_steps": 512}
-    return create_config(env or env_of(agent), agent, **sizes | options | changes)
-
-
-def trained(folder, agent="ppo", **changes):
-    train_and_evaluate(config_of(agent, **changes), folder, quiet=True)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """The folder of a run of PPO, which nothing changes."""
-    return trained(tmp_path_factory.mktemp("start") / "run")
 
 
 @pytest.mark.slow
@@ -71,11 +47,11 @@ def test_a_run_begins_with_the_weights_and_moments_of_another(agent, tmp_path):
 
 
 @pytest.mark.slow
-def test_all_seeds_begin_with_the_same(run, tmp_path):
-    learned = load_agent(run)[2].state
+def test_all_seeds_begin_with_the_same(ppo_run, tmp_path):
+    learned = load_agent(ppo_run)[2].state
     first = First()
     config = config_of("ppo", seeds=[3, 4, 5])
-    train_and_evaluate(config, tmp_path / "new", quiet=True, start_from=run, callbacks=[first])
+    train_and_evaluate(config, tmp_path / "new", quiet=True, start_from=ppo_run, callbacks=[first])
     for index in range(3):
         of_seed = jax.tree.map(lambda leaf, index=index: leaf[index], first.state.params)
         assert_same_bits(of_seed, learned.params)
@@ -86,12 +62,12 @@ def test_all_seeds_begin_with_the_same(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_that_was_killed_before_its_first_checkpoint_begins_the_same_again(run, tmp_path):
+def test_a_run_that_ended_before_its_first_checkpoint_begins_the_same_again(ppo_run, tmp_path):
     config = config_of("ppo", seed=7)
-    whole = train_and_evaluate(config, tmp_path / "whole", quiet=True, start_from=run)
+    whole = train_and_evaluate(config, tmp_path / "whole", quiet=True, start_from=ppo_run)
     new = tmp_path / "new"
-    with pytest.raises(RuntimeError):
-        train_and_evaluate(config, new, quiet=True, start_from=run, callbacks=[Killed()])
+    with pytest.raises(ZeroDivisionError):
+        train_and_evaluate(config, new, start_from=ppo_run, callbacks=[Ends(fail, 1)])
     assert Checkpoints(new / "checkpoints").latest() is None
     again = resume(new, quiet=True)
     assert_same_bits(again.agent_state, whole.agent_state)
@@ -102,7 +78,9 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_the_same_again
 
 
 @pytest.mark.slow
-def test_what_does_not_fit_is_refused_with_both_shapes_and_leaves_no_folder(run, tmp_path, capsys):
+def test_what_does_not_fit_is_refused_with_both_shapes_and_leaves_no_folder(
+    ppo_run, tmp_path, capsys
+):
     refused = [
         (config_of("ppo", **{"agent.hidden_sizes": (16,)}), r"hidden_sizes = \[16\], not \[8\]"),
         (
@@ -118,8 +96,9 @@ def test_what_does_not_fit_is_refused_with_both_shapes_and_leaves_no_folder(run,
     ]
     for config, sentence in refused:
         with pytest.raises(InvalidArgumentError, match=sentence):
-            train_and_evaluate(config, tmp_path / "new", start_from=run)
-    run = shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoints"))
+            train_and_evaluate(config, tmp_path / "new", start_from=ppo_run)
+    run = tmp_path / "run"
+    shutil.copytree(ppo_run, run, ignore=shutil.ignore_patterns("checkpoints"))
     command = ["train", "--start-from", str(run), "--run-folder", str(tmp_path / "new")]
     for argv, sentence in (
         (command, "--start-from must hold a checkpoint"),
@@ -148,15 +127,13 @@ def test_a_shell_starts_from_a_run_with_its_fields_and_changes_some(tmp_path, ca
 
 
 class Agents(Callback):
-    """Copies the agents of each evaluation, and ends the run at the one before the last."""
+    """Copies the agents of each evaluation."""
 
     def __init__(self):
         self.learned = {}
 
     def on_evaluation(self, run):
         self.learned[run.update] = jax.tree.map(np.array, run.agent_state.params)
-        if run.update == 24:
-            run.stop()
 
 
 @pytest.mark.slow
@@ -165,7 +142,7 @@ def test_each_seed_keeps_the_agent_of_its_best_evaluation(seeds, tmp_path, capsy
     run, agents = tmp_path / "run", Agents()
     fields: dict[str, Any] = {"seeds": seeds, "seed": 3, "agent.learning_rate": 0.03}
     config = small_config(**fields)
-    train_and_evaluate(config, run, quiet=True, callbacks=[agents])
+    train_and_evaluate(config, run, quiet=True, callbacks=[agents, Ends(Run.stop, 3)])
     results = resume(run, quiet=True, callbacks=[agents])
     best_updates = set()
     for place, seed in enumerate(results.seeds):
