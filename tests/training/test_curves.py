@@ -1,6 +1,5 @@
 """Learning curves show what the evaluations of runs say."""
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -9,10 +8,8 @@ import pytest
 
 from myriad import create_config
 from myriad.cli import main
-from myriad.errors import InvalidArgumentError
 from myriad.timing import mean_interval
 from myriad.training.curves import plot_runs
-from myriad.training.results import History
 
 pytest.importorskip("matplotlib")
 
@@ -125,7 +122,3 @@ def test_results_are_drawn_as_their_folder_is(whole, tmp_path):
     )
     np.testing.assert_array_equal(own.get_xydata(), read.get_xydata())
     assert (tmp_path / "run.svg").stat().st_size
-    with pytest.raises(InvalidArgumentError, match="must end in"):
-        whole.plot("run.jpg")
-    with pytest.raises(InvalidArgumentError, match="no evaluation yet"):
-        dataclasses.replace(whole, evaluations=History([])).plot()
