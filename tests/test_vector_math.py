@@ -158,9 +158,9 @@ def test_a_rollout_uses_the_forms_unless_the_setting_or_the_device_says_no(monke
         rollout = Rollout(env, make_agent("random", env), num_envs=64, scan_chunk_size=4)
         return count_primitives(rollout._step_program().jaxpr).keys()
 
-    assert not {"sin", "random_bits"} & operations()
+    assert "sin" not in operations()
     monkeypatch.setenv("MYRIAD_VECTOR_MATH", "off")
-    assert {"sin", "random_bits"} <= operations()
+    assert "sin" in operations()
     monkeypatch.delenv("MYRIAD_VECTOR_MATH")
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert vectorized(jnp.sin) is jnp.sin

@@ -78,7 +78,7 @@ def _words(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     @jax.custom_batching.custom_vmap
     def words(first: jax.Array, second: jax.Array) -> jax.Array:
         # As many axes each, since JAX may be told to add none.
-        index = counters(shape).reshape(shape + (1,) * first.ndim)
+        index = _counters(shape).reshape(shape + (1,) * first.ndim)
         first, second = (x.reshape((1,) * len(shape) + x.shape) for x in (first, second))
         return draw_word(first, second, index)
 
@@ -96,7 +96,9 @@ def _words(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 def _fold(key: jax.Array, value: jax.Array) -> jax.Array:
     """Return a key for `key`, `[2]`, and each of `value`, `[*S]`: uint32 `[*S, 2]`."""
     words = fold_words(key[0], key[1], jnp.asarray(value).astype(jnp.uint32))
-    return jnp.stack(words, axis=-1)
+    # XLA sees through a slice of a concatenation, but not through the transposition that JAX makes
+    # of a stack over environments.
+    return jnp.concatenate([word[..., None] for word in words], axis=-1)
 
 
 def _seed(seed: jax.Array) -> jax.Array:
@@ -121,11 +123,11 @@ def _split(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     num = math.prod(shape)
     if 0 < num <= _MOST_SCALARS:
         children = [_fold(parent, jnp.uint32(i)) for i in range(num)]
-        return jnp.stack(children).reshape(*shape, 2)
-    return _fold(parent, counters(shape))
+        return jnp.concatenate([child[None] for child in children]).reshape(*shape, 2)
+    return _fold(parent, _counters(shape))
 
 
-def counters(shape: tuple[int, ...]) -> jax.Array:
+def _counters(shape: tuple[int, ...]) -> jax.Array:
     """Number the elements of `shape` in row-major order by iotas, so that nothing is stored."""
     index = jnp.zeros(shape, jnp.uint32)
     stride = 1

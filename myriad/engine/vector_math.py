@@ -22,7 +22,7 @@ from jax.interpreters import mlir
 
 from myriad import settings
 from myriad.engine.fusion import compiles_loops_whole, count_primitives, shape_for
-from myriad.engine.random import MIX2X32, SPLIT, counters, draw_word, fold_words, holds_keys
+from myriad.engine.random import MIX2X32, draw_word, holds_keys
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -233,7 +233,7 @@ def vectorized(function: Function) -> Function:
             traced, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
         finally:
             _IS_TRACING.reset(token)
-        results = _arrays(_evaluate(traced, *jax.tree.leaves(args)))
+        results = _evaluate(traced, *jax.tree.leaves(args))
         return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
     return run  # pyright: ignore[reportReturnType]
@@ -249,27 +249,10 @@ def vectorized_method(method: Function) -> Function:
     return run  # pyright: ignore[reportReturnType]
 
 
-# The most numbers of a draw, or children of a split, that are taken apart.
-_MOST_SCALARS = 32
+# The most columns that an array is taken apart into.
+_MOST_COLUMNS = 32
 # The largest constant that becomes part of the program.
 _MOST_EMBEDDED_BYTES = 1 << 16
-
-
-class _Keys(NamedTuple):
-    """The first and the second words of an array of `mix2x32` keys, uint32 of the array's shape."""
-
-    first: jax.Array
-    second: jax.Array
-
-    @classmethod
-    def of(cls, keys: Any) -> "_Keys":
-        if isinstance(keys, cls):
-            return keys
-        words = jax.random.key_data(keys)
-        return cls(words[..., 0], words[..., 1])
-
-    def array(self) -> jax.Array:
-        return jax.random.wrap_key_data(jnp.stack(self, axis=-1), impl=MIX2X32)
 
 
 class _Columns(NamedTuple):
@@ -277,9 +260,6 @@ class _Columns(NamedTuple):
 
     columns: Sequence[jax.Array]
     axis: int = 1
-
-    def array(self) -> jax.Array:
-        return jnp.stack(self.columns, self.axis)
 
 
 class _Value:
@@ -300,40 +280,7 @@ class _Value:
         self.is_whole = self.is_taken = self.is_mixed = False
 
 
-def _fold_in(keys: _Keys, values: jax.Array) -> _Keys:
-    return _Keys(*fold_words(*keys, values.astype(jnp.uint32)))
-
-
-def _split(keys: _Keys, *, shape: tuple[int, ...]) -> _Keys | None:
-    if not 0 < math.prod(shape) <= _MOST_SCALARS:
-        return None
-    parent = fold_words(*keys, SPLIT)
-    children = [fold_words(*parent, np.uint32(i)) for i in range(math.prod(shape))]
-    return _Keys(
-        *(
-            jnp.stack(words, axis=-1).reshape(*keys.first.shape, *shape)
-            for words in zip(*children, strict=True)
-        )
-    )
-
-
-def _random_bits(keys: _Keys, *, bit_width: int, shape: tuple[int, ...]) -> Any:
-    if bit_width != 32:
-        return None
-    of_keys = range(len(shape), len(shape) + keys.first.ndim)
-    words = draw_word(*keys, counters(shape).reshape(shape + (1,) * len(of_keys)))
-    # As the generator does it: environments stay the fastest axis in memory.
-    return words.transpose((*of_keys, *range(len(shape))))
-
-
-# The form of each operation on keys. It returns None for what is better left as it is.
-_OF_KEYS: dict[str, Callable[..., Any]] = {
-    "random_bits": _random_bits,
-    "random_fold_in": _fold_in,
-    "random_split": _split,
-}
-
-_REPLACED = FORMS.keys() | _OF_KEYS.keys() | _EXTREMES.keys() | {"dot_general"}
+_REPLACED = FORMS.keys() | _EXTREMES.keys() | {"dot_general", "random_bits"}
 
 
 class _Embedded:
@@ -377,7 +324,7 @@ def _evaluate(program: ClosedJaxpr, *args: Any) -> list[Any]:
     for equation, inputs, outputs in reversed(needed):
         for output, held in zip(outputs, _results(equation, inputs, outputs), strict=True):
             output.held = held
-    return [each.held for each in results]
+    return [_array(each.held) for each in results]
 
 
 def _inlined(
@@ -455,10 +402,10 @@ def _stacks(equation: JaxprEqn) -> bool:
     if len(shape) != 2 or max(shape, default=0) == 0:
         return False
     if name == "concatenate":
-        return params["dimension"] == 1 and shape[1] <= _MOST_SCALARS
+        return params["dimension"] == 1 and shape[1] <= _MOST_COLUMNS
     if name == "stack":
         first: Any = equation.invars[0].aval
-        return first.ndim == 1 and len(equation.invars) <= _MOST_SCALARS
+        return first.ndim == 1 and len(equation.invars) <= _MOST_COLUMNS
     return name == "transpose"
 
 
@@ -469,19 +416,19 @@ def _is_by_column(equation: JaxprEqn) -> bool:
     """
     avals: Any = [each.aval for each in (*equation.outvars, *equation.invars)]
     return (
-        all(each.ndim in (0, 2) and not holds_keys(each) for each in avals)
+        all(each.ndim in (0, 2) for each in avals)
         and avals[0].ndim == 2
-        and avals[0].shape[1] <= _MOST_SCALARS
+        and avals[0].shape[1] <= _MOST_COLUMNS
         and shape_for(equation, lambda shape: shape[:1]) == avals[0].shape[:1]
     )
 
 
 def _results(equation: JaxprEqn, inputs: list[_Value], outputs: list[_Value]) -> Sequence[Any]:
-    primitive, params = equation.primitive, equation.params
+    primitive = equation.primitive
     name = primitive.name
     held = [each.held for each in inputs]
     avals: list[Any] = [each.aval for each in inputs]
-    params = {name: _with_forms(value) for name, value in params.items()}
+    params = {name: _with_forms(value) for name, value in equation.params.items()}
 
     def compute(*inputs: Any) -> Any:
         if name in FORMS and avals[0].dtype == np.float32:
@@ -490,17 +437,13 @@ def _results(equation: JaxprEqn, inputs: list[_Value], outputs: list[_Value]) ->
 
     if (columns := _in_columns(equation, held, outputs, compute)) is not None:
         return columns
-    held = _arrays(held, _Columns)
+    held = [*map(_array, held)]
     if name in _EXTREMES and inputs[0].is_drawn:
         (operand,), (axis,) = held, params["axes"]
         return [_first_extreme(_EXTREMES[name], operand, axis, params["index_dtype"])]
-    if (result := _written_out(name, held, avals, params)) is not None:
-        return [result]
-    # What has only keys, and one array of them as its result, moves keys as it moves numbers.
-    moves = not primitive.multiple_results and holds_keys(outputs[0].aval)
-    if name not in _OF_KEYS and moves and len(held) == 1 and isinstance(held[0], _Keys):
-        return [_Keys(*map(compute, held[0]))]
-    results = compute(*_arrays(held))
+    if name == "dot_general" and _is_small_product(avals, params):
+        return [_product(*held)]
+    results = compute(*held)
     return results if primitive.multiple_results else [results]
 
 
@@ -521,40 +464,30 @@ def _in_columns(
         return results
     if not outputs or not outputs[0].is_taken:
         return None
-    output, result = outputs[0], None
+    output, columns = outputs[0], None
     if output.is_mixed and _stacks(equation):
         if name == "stack":
-            result = _Columns(_arrays(held), params["axis"])
+            columns = _Columns(held, params["axis"])
         elif name == "concatenate":
-            result = _Columns([column for each in held for column in _columns_of(each)])
+            columns = _Columns([column for each in held for column in _columns_of(each)])
         elif isinstance(held[0], _Columns):
-            result = _Columns(held[0].columns, 1 - held[0].axis)
-    elif name == "random_bits" and _is_taken_apart(output, params, held[0]):
-        with np.errstate(over="ignore"):
-            keys, indices = _Keys.of(held[0]), np.arange(params["shape"][0], dtype=np.uint32)
-            result = _Columns([draw_word(*keys, i) for i in indices])
+            columns = _Columns(held[0].columns, 1 - held[0].axis)
+    elif name == "random_bits" and not output.is_whole and _is_few_words(params, held[0]):
+        words = jax.random.key_data(held[0])
+        first, second = words[:, 0], words[:, 1]
+        indices = np.arange(params["shape"][0], dtype=np.uint32)
+        with np.errstate(over="ignore"):  # the generator's products of known numbers
+            columns = _Columns([draw_word(first, second, i) for i in indices])
     elif has_columns and _is_by_column(equation):
         rows = zip(*(_columns_of(each, output.aval.shape[1]) for each in held), strict=True)
-        result = _Columns([compute(*row) for row in rows])
-    return None if result is None else [result]
+        columns = _Columns([compute(*row) for row in rows])
+    return None if columns is None else [columns]
 
 
-def _is_taken_apart(draw: _Value, params: Any, keys: Any) -> bool:
-    """Return whether a draw of `[N, k]` words is only needed column by column."""
-    is_ours = isinstance(keys, _Keys) or jax.random.key_impl(keys) == MIX2X32
-    is_few = draw.aval.ndim == 2 and len(params["shape"]) == 1 and params["bit_width"] == 32
-    return is_ours and is_few and 0 < params["shape"][0] <= _MOST_SCALARS and not draw.is_whole
-
-
-def _written_out(name: str, inputs: list[Any], avals: Sequence[Any], params: Any) -> Any:
-    """Return what a draw or a product gives, or None if it is better left as it is."""
-    keys = inputs[0] if name in _OF_KEYS else None
-    if isinstance(keys, _Keys) or (keys is not None and jax.random.key_impl(keys) == MIX2X32):
-        with np.errstate(over="ignore"):  # the generator's products of known numbers
-            return _OF_KEYS[name](_Keys.of(keys), *_arrays(inputs[1:]), **params)
-    if name == "dot_general" and _is_small_product(avals, params):
-        return _product(*_arrays(inputs))
-    return None
+def _is_few_words(draw: Any, keys: jax.Array) -> bool:
+    """Return whether a draw of our generator gives a few words for each key of `[N]`."""
+    is_few = len(draw["shape"]) == keys.ndim == 1 and 0 < draw["shape"][0] <= _MOST_COLUMNS
+    return is_few and draw["bit_width"] == 32 and jax.random.key_impl(keys) == MIX2X32
 
 
 def _columns_of(value: Any, number: int | None = None) -> Sequence[Any]:
@@ -567,9 +500,9 @@ def _columns_of(value: Any, number: int | None = None) -> Sequence[Any]:
     return [*columns] * (1 if number in (None, len(columns)) else number)
 
 
-def _arrays(values: Sequence[Any], kinds: Any = (_Keys, _Columns)) -> list[Any]:
-    """Return ordinary arrays for keys in words and for columns."""
-    return [each.array() if isinstance(each, kinds) else each for each in values]
+def _array(value: Any) -> Any:
+    """Return an ordinary array for columns, and anything else as it is."""
+    return jnp.stack(value.columns, value.axis) if isinstance(value, _Columns) else value
 
 
 def _with_forms(value: Any) -> Any:
@@ -578,4 +511,4 @@ def _with_forms(value: Any) -> Any:
         return tuple(map(_with_forms, value))
     if not isinstance(value, ClosedJaxpr) or not _REPLACED & count_primitives(value.jaxpr).keys():
         return value
-    return jax.make_jaxpr(lambda *args: _arrays(_evaluate(value, *args)))(*value.in_avals)
+    return jax.make_jaxpr(lambda *args: _evaluate(value, *args))(*value.in_avals)
