@@ -32,8 +32,8 @@ AGENTS = Registry(
 
 # The agents that can train a network with a memory, as they then are.
 WITH_MEMORY = {
-    "ppo": "myriad.agents.recurrent:RecurrentPPO",
-    "pqn": "myriad.agents.recurrent:RecurrentPQN",
+    "ppo": "myriad.agents.sequences:RecurrentPPO",
+    "pqn": "myriad.agents.sequences:RecurrentPQN",
 }
 
 # Fields that `create` fills in from the environment. The trainer sets those marked as derived.

@@ -8,7 +8,7 @@ import pytest
 from examples.published_environments import TMaze
 from myriad import Rollout, create_config, evaluate, load_agent, make_key, train_and_evaluate
 from myriad.agents.controller import TrainedController
-from myriad.agents.recurrent import RecurrentPPO, RecurrentPQN
+from myriad.agents.sequences import RecurrentPPO, RecurrentPQN
 from myriad.envs.wrappers import for_learner
 from myriad.training.evaluation import key_alone
 from myriad.training.loop import LearningLoop
