@@ -1,4 +1,4 @@
-"""Nothing is begun that doesn't fit into memory, and the sentence says what would fit."""
+"""Programs: when they compile, and that nothing is begun which doesn't fit into memory."""
 
 import json
 import re
@@ -9,11 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from myriad import create_config, evaluate, train_and_evaluate
+from myriad import create_config, evaluate, load_agent, train_and_evaluate
+from myriad.cli import main
 from myriad.engine import memory
 from myriad.errors import InvalidArgumentError
 from myriad.training.compiled import CompiledTraining, shortage_named
+from myriad.training.run_folder import rows_of
+from myriad.xla import count_compilations
+from tests.bits import assert_close
 from tests.child_processes import python
+from tests.training.small import flags_of
 
 MIB = 1 << 20
 SHORT = {"steps_per_env": 4, "eval_rollouts": 4, "eval_max_steps": 8, "env.max_steps": 8}
@@ -121,3 +126,59 @@ print(json.dumps(host_memory()))
         total, left = json.loads(python("-c", script, kind, 400 * MIB).stdout)
         assert total > 500 * MIB  # the machine stays the machine
         assert 300 * MIB < left < 400 * MIB
+
+
+# A training of 8 steps that evaluates once. Without programs, each operation of each step of an
+# optimiser is a call: few steps say as much.
+SIZES = {"num_envs": 2, "steps_per_env": 8, "eval_frequency": 8, "eval_rollouts": 2}
+SIZES |= {"eval_max_steps": 4, "rollout_steps": 4, "agent.num_epochs": 1}
+SIZES |= {"agent.num_minibatches": 2, "agent.hidden_sizes": (8,)}
+TINY = ["train", "--env", "cartpole", "--agent", "ppo", *flags_of(SIZES)]
+
+
+@pytest.mark.slow
+def test_programs_are_kept_for_the_next_training_of_any_seed_and_gravity(tmp_path):
+    programs = tmp_path / "programs"
+
+    def kept_after(*argv):
+        command = ["-m", "myriad.cli", *TINY, "--quiet", *argv]
+        python(*command, cwd=tmp_path, MYRIAD_COMPILATION_CACHE=str(programs))
+        return {path.name for path in programs.glob("*-cache")}
+
+    kept = kept_after()
+    ours = ("jit_run", "jit_init", "jit__evaluate")
+    assert sum(name.startswith(ours) for name in kept) == 3
+    assert kept_after("--seed", "1", "--env.gravity", "12") == kept
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mode", "compiled"), [("aot", 3), ("cached", 0)])
+def test_only_the_default_compiles_before_the_first_step(mode, compiled):
+    training = CompiledTraining(create_config("cartpole", "ppo", **SIZES, compile_mode=mode))
+    with count_compilations() as compilations:
+        training.compile()
+    ours = ("jit(init)", "jit(run)", "jit(_evaluate)")
+    assert sum(name in ours for name in compilations.names) == compiled
+
+
+@pytest.mark.slow
+def test_without_programs_a_training_agrees_within_rounding_and_so_it_goes_on(tmp_path, capsys):
+    runs = []
+    for flag in ("--compile", "--compile-mode=off"):
+        folder = tmp_path / flag
+        with count_compilations() as compilations:
+            assert main([*TINY, flag, "--run-folder", str(folder)]) == 0
+        assert ("jit(run)" in compilations.names) == (flag == "--compile")
+        rows = rows_of((folder / "metrics.jsonl").read_text())
+        runs.append((load_agent(folder)[2].state, rows))
+    said = capsys.readouterr().err
+    assert "nothing is compiled" in said
+    assert "compile off (--compile-mode)" in said
+    # More updates would let rounding change an action, and then the course.
+    (compiled, expected), (uncompiled, found) = runs
+    assert_close(uncompiled, compiled, rtol=1e-4, atol=1e-5)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-5, nan_ok=True)
+    assert main(["train", "--resume", str(folder)]) == 0
+    assert "compile off (config.toml)" in capsys.readouterr().err
+    assert 'compile_mode = "off"' in (folder / "config.toml").read_text()
