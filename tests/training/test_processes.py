@@ -17,6 +17,7 @@ import pytest
 from myriad import load_agent
 from tests.bits import assert_same_bits
 from tests.child_processes import run as ended
+from tests.child_processes import until
 from tests.ports import free_port
 
 MYRIAD = Path(sys.executable).with_name("myriad")
@@ -45,41 +46,30 @@ def started(*command, devices=1, cwd=None, **variables):
     )
 
 
-def lines_of(printed):
-    """Return the lines of a standard output, without those of JAX's connections."""
-    return [line for line in printed.splitlines() if not line.startswith("[Gloo]")]
+def training(folder, *words, others=(), variables=()):
+    """Start the two processes of a training, each as in a terminal of its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    several = ["--distributed", "--coordinator", f"127.0.0.1:{free_port()}"]
+    several += ["--num-processes", 2, "--process-id"]
+    heartbeat = {"MYRIAD_HEARTBEAT_TIMEOUT_S": str(HEARTBEAT_S)}
+    first, second = [[MYRIAD, "train", *words, *several, number] for number in range(2)]
+    return [
+        started(*first, cwd=folder, **heartbeat),
+        started(*second, *others, cwd=folder, **heartbeat | dict(variables)),
+    ]
 
 
-class Training:
-    """The two processes of a training, each started as in a terminal of its own.
-
-    Attributes:
-        printed: the lines of each standard output.
-        said: the standard errors.
-    """
-
-    def __init__(self, folder, *words, others=(), variables=()):
-        folder.mkdir(parents=True, exist_ok=True)
-        several = ["--distributed", "--coordinator", f"127.0.0.1:{free_port()}"]
-        several += ["--num-processes", 2, "--process-id"]
-        heartbeat = {"MYRIAD_HEARTBEAT_TIMEOUT_S": str(HEARTBEAT_S)}
-        first, second = [[MYRIAD, "train", *words, *several, number] for number in range(2)]
-        self.processes = [
-            started(*first, cwd=folder, **heartbeat),
-            started(*second, *others, cwd=folder, **heartbeat | dict(variables)),
-        ]
-
-    def wait(self, timeout_s=TIMEOUT_S):
-        """Return the exit codes."""
-        until_s = time.monotonic() + timeout_s
-        try:
-            both = [each.communicate(timeout=until_s - time.monotonic()) for each in self.processes]
-        finally:
-            for each in self.processes:
-                each.kill()
-        self.printed = [lines_of(out) for out, _ in both]
-        self.said = [err for _, err in both]
-        return [each.returncode for each in self.processes]
+def end_of(both, timeout_s=TIMEOUT_S):
+    """Return the exit codes, the lines of the standard outputs, and the standard errors."""
+    until_s = time.monotonic() + timeout_s
+    try:
+        texts = [each.communicate(timeout=until_s - time.monotonic()) for each in both]
+    finally:
+        for each in both:
+            each.kill()
+    # Without the lines of JAX's connections.
+    lines = [re.sub(r"(?m)^\[Gloo\].*\n", "", text).splitlines() for text, _ in texts]
+    return [each.returncode for each in both], lines, [said for _, said in texts]
 
 
 MORE_DEVICES = {"JAX_NUM_CPU_DEVICES": "2"}
@@ -105,11 +95,12 @@ def test_processes_that_cannot_train_together_are_refused_in_all(
     words, others, variables, sentence, tmp_path
 ):
     run = ["--run-folder", tmp_path / "run"]
-    training = Training(tmp_path / "logs", *LONG, *run, *words, others=others, variables=variables)
-    assert training.wait(90) == [2, 2], training.said
-    for said in training.said:
-        assert sentence in said
-        assert "Traceback" not in said
+    both = training(tmp_path / "logs", *LONG, *run, *words, others=others, variables=variables)
+    codes, _, said = end_of(both, 90)
+    assert codes == [2, 2], said
+    for each in said:
+        assert sentence in each
+        assert "Traceback" not in each
     assert not (tmp_path / "run").exists()
 
 
@@ -135,27 +126,24 @@ def test_two_processes_end_together_and_go_on_to_what_one_with_two_devices_comes
     number, victim, codes, uninterrupted, tmp_path
 ):
     run = tmp_path / "run"
-    training = Training(tmp_path, *LONG, "--run-folder", run)
-    until_s = time.monotonic() + TIMEOUT_S
-    while not any(path.name.isdigit() for path in run.glob("checkpoints/*")):
-        assert time.monotonic() < until_s
-        time.sleep(0.05)
-    training.processes[victim].send_signal(number)
-    found = training.wait(HEARTBEAT_S + SLACK_S)
+    both = training(tmp_path, *LONG, "--run-folder", run)
+    until(lambda: any(path.name.isdigit() for path in run.glob("checkpoints/*")))
+    both[victim].send_signal(number)
+    found, _, said = end_of(both, HEARTBEAT_S + SLACK_S)
     if codes is None:
         assert found[victim] == -number
         assert found[1 - victim] not in (0, -signal.SIGKILL), "the test itself had to end it"
     else:
         assert [code % 256 if code >= 0 else 128 - code for code in found] == codes
-        assert f"`myriad train --distributed --resume {run}` goes on" in training.said[0]
-    resumed = Training(tmp_path / "again", "--resume", run, "--quiet")
-    assert resumed.wait() == [0, 0], resumed.said
+        assert f"`myriad train --distributed --resume {run}` goes on" in said[0]
+    found, printed, said = end_of(training(tmp_path / "again", "--resume", run, "--quiet"))
+    assert found == [0, 0], said
     runs = (uninterrupted, run)
     assert_same_bits(*(load_agent(each)[2].state for each in runs))
     rows, expected = ((each / "metrics.jsonl").read_bytes() for each in runs)
     assert rows == expected
     # Process 0 alone prints and writes rows, and each saves its own part.
-    first, second = resumed.printed
+    first, second = printed
     assert [line.split()[0] for line in first] == ["return", "trained"]
     assert second == []
     newest = max((run / "checkpoints").iterdir(), key=lambda path: int(path.name))
@@ -200,18 +188,16 @@ def both_with_callback(name, folder):
 
 @pytest.mark.slow
 def test_process_0_alone_calls_the_callbacks_and_they_change_and_end_all(tmp_path):
-    both = both_with_callback("Stops", tmp_path)
-    said = [lines_of(process.communicate(timeout=TIMEOUT_S)[0]) for process in both]
+    _, printed, said = end_of(both_with_callback("Stops", tmp_path))
     of_both = "callback 2 3.7"
-    assert said == [["called at 10", "called at 20", of_both], [of_both]]
+    assert printed == [["called at 10", "called at 20", of_both], [of_both]], said
 
 
 @pytest.mark.slow
 def test_an_exception_of_a_callback_ends_all_processes_within_the_heartbeat(tmp_path):
-    both = both_with_callback("Raises", tmp_path)
-    said = [process.communicate(timeout=TIMEOUT_S)[1] for process in both]
+    codes, _, said = end_of(both_with_callback("Raises", tmp_path))
     ended_at = time.time()
-    assert all(process.returncode for process in both)
+    assert all(codes)
     raised_at = float(re.search("RuntimeError: a mistake of yours at (.*)", said[0])[1])
     assert ended_at - raised_at < HEARTBEAT_S + SLACK_S
 
