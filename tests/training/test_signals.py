@@ -16,7 +16,7 @@ from myriad import distributed
 from myriad.cli import main
 from myriad.distributed import interrupt_noted
 from myriad.training.run_folder import RunFolder
-from tests.child_processes import run
+from tests.child_processes import run, until
 
 LONG = ["train", "--env", "cartpole", "--agent", "pid", "--num-envs", "2"]
 LONG += ["--steps-per-env", "2_000_000_000", "--eval-frequency", "64", "--eval-rollouts", "2"]
@@ -44,9 +44,7 @@ def running(path, *options, **env) -> Iterator[subprocess.Popen]:
 def test_a_signal_saves_and_says_how_to_go_on(number, code, tmp_path):
     folder = RunFolder(tmp_path / "run")
     with running(folder.path, MYRIAD_COMPILATION_CACHE="off") as process:
-        while not (folder.metrics.exists() and folder.metrics.stat().st_size):
-            assert process.poll() is None
-            time.sleep(0.05)
+        until(lambda: folder.metrics.exists() and folder.metrics.stat().st_size)
         process.send_signal(number)
         said = process.communicate(timeout=120)[1]
     assert process.returncode == code
