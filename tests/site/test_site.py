@@ -47,6 +47,9 @@ def test_all_that_we_publish_is_shown(tmp_path):
     site = build(tmp_path, repository=ROOT)
     for name in ("index.html", "scaling.html", "comparison.html", "changes.html", "noise.html"):
         assert '<p class="empty">' not in read(site, name), name
+    scaling = read(site, "scaling.html")
+    assert "benchmarks/memory_profile.py --profile envs --num-envs 10000</code>" in scaling
+    assert "benchmarks/scan_chunk.py --num-envs 1000 --scan-chunk-sizes 128</code>" in scaling
     data = read(site, "data.html")
     assert "<h2>Left out</h2>" not in data
     files = {path.name for path in PUBLISHED.iterdir() if path.suffix in {".csv", ".json"}}
