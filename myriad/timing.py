@@ -156,7 +156,8 @@ def measure(
         min_sample_s: the least seconds of a sample. Calls are added until it is reached.
 
     Raises:
-        InvalidArgumentError: an option is out of range, or `carry` doesn't fit `fn`.
+        InvalidArgumentError: an option is out of range, an array was deleted before, or `carry`
+            doesn't fit `fn`.
 
     Example:
         >>> timing = measure(sorted, range(1000), num_samples=7, min_sample_s=0.001)
@@ -290,7 +291,7 @@ class Subject:
             since then they are unknown.
 
     Raises:
-        InvalidArgumentError: there is nothing to carry.
+        InvalidArgumentError: an array of `args` was deleted before, or there is nothing to carry.
     """
 
     def __init__(
@@ -305,6 +306,8 @@ class Subject:
             fn = fn.func
         if carry and not args:
             raise InvalidArgumentError("carry=True needs a first argument to carry.")
+        if any(map(_any_deleted, args)):
+            raise InvalidArgumentError("args", "must hold live arrays, none deleted or donated.")
         self.calls_per_sample = 1
         self.first_s = 0.0
         self.compile_s: float | None = None

@@ -213,6 +213,12 @@ def test_pairs_hold_twice_the_work_to_be_twice_as_long_through_drift_in_an_order
     assert order == same != other
 
 
+def deleted():
+    x = jnp.ones(3)
+    x.delete()
+    return x
+
+
 @pytest.mark.parametrize(
     ("call", "named"),
     [
@@ -223,6 +229,7 @@ def test_pairs_hold_twice_the_work_to_be_twice_as_long_through_drift_in_an_order
         (lambda: timing.measure(dict, carry=True), "needs a first argument to carry"),
         (lambda: timing.median_interval([math.nan] * 9), "samples must be a list of"),
         (lambda: timing.interleave([], least_rounds=0, most_rounds=1.5), "most_rounds must be"),
+        (lambda: timing.measure(len, {"x": deleted()}), "none deleted or donated"),
     ],
 )
 def test_a_mistake_is_named(call, named):

@@ -291,10 +291,15 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
         """Advance all sub-environments by `actions`, an element of `action_space`.
 
         Raises:
-            InvalidArgumentError: no episode has been started, or `actions` is not such an element.
+            InvalidArgumentError: no episode has been started, one that ended waits for `reset`, or
+                `actions` is not such an element.
         """
         if self._states is None:
             raise InvalidArgumentError("step needs running episodes; call reset first.")
+        if self._mode is AutoresetMode.DISABLED and self._ended.any():
+            ended = int(np.flatnonzero(self._ended)[0])
+            says = f"sub-environment {ended} has ended; reset it by a reset_mask."
+            raise InvalidArgumentError(says)
         actions = self._adapt_action(actions, (self.num_envs,))
         self._states, final_obs, results = self._step(self._states, actions, self._ended)
         obs, reward, terminated, truncated, info = jax.device_get(results)

@@ -185,6 +185,13 @@ def act(name, action):
     env.step(action)
 
 
+def step_beyond_the_end(env):
+    envs = to_gymnasium_vector(env, 2, autoreset_mode="Disabled")
+    envs.reset(seed=0)
+    envs.step([0, 0])
+    envs.step([0, 0])
+
+
 def without(package, adapt):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, package, None)
@@ -204,6 +211,7 @@ INSTALL = r"needs {}.*pip install 'myriad-rl\[{}\]'".format
     [
         (lambda env: to_gymnasium(env).step(0), "a running episode; call reset first"),
         (lambda env: to_gymnasium_vector(env, 2).step([0, 0]), "call reset first"),
+        (step_beyond_the_end, "sub-environment 0 has ended; reset it"),
         (lambda env: to_gymnasium_vector(env, 0), "num_envs must be .* but got 0"),
         (lambda env: to_gymnasium_vector(env, 2).reset(seed=[1]), "seed must hold 2 integers"),
         (lambda env: reset_by(to_gymnasium_vector(env, 2), reset_mask=[True]), "2 booleans"),
