@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from myriad.errors import InvalidArgumentError
+from myriad.errors import InvalidArgumentError, closest
 from myriad.files import read_text, user_path
 from myriad.ranges import Integer, range_in, require
 
@@ -23,8 +23,11 @@ FLAG = "flag"
 
 OFF = ("off", "0", "false", "no", "")
 _SWITCHES = {"true": True, "1": True, "yes": True, "on": True} | dict.fromkeys(OFF[:-1], False)
+_PREFIX = "MYRIAD_"
 LEFT_OUT = "MYRIAD_WITHOUT_XLA_OPTIONS"
 VECTOR_MATH = "MYRIAD_VECTOR_MATH"
+# Variables with this prefix that the benchmarks and the tests read.
+_OF_OTHERS = ("MYRIAD_TIER", "MYRIAD_CI", "MYRIAD_KILLS")
 _FILE = ".env"
 
 
@@ -149,7 +152,8 @@ class Settings:
             only: the fields to read; by default all.
 
         Raises:
-            InvalidArgumentError: a value can't be used, or the file can't be read.
+            InvalidArgumentError: a value can't be used, the file can't be read, or a name that
+                begins as Myriad's own is misspelt.
         """
         environ = os.environ if environ is None else environ
         of_file: Mapping[str, str] = {}
@@ -159,6 +163,7 @@ class Settings:
         values: dict[str, Any] = {}
         sources: dict[str, str] = {}
         for given, file in ((of_file, _FILE), (environ, "")):
+            _require_known(given, file)
             for field in dataclasses.fields(cls):
                 name, setting = field.name, field.metadata.get("setting")
                 if setting is None or (only is not None and name not in only):
@@ -166,7 +171,7 @@ class Settings:
                 for variable in reversed(setting.names):  # The main name overrides aliases.
                     if variable not in given:
                         continue
-                    source = f"{variable} of {file}" if file else variable
+                    source = _source_of(variable, file)
                     value = _value(field.type, given[variable])
                     if value is not None:
                         require(source, value, field.type)
@@ -216,6 +221,11 @@ def variables_in(text: str, file: object) -> dict[str, str]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def _source_of(variable: str, file: str) -> str:
+    """Return the name of a variable, with the file that sets it, if it is not the environment."""
+    return f"{variable} of {file}" if file else variable
+
+
 def _value(kind: Any, text: str) -> Any:
     """Return the value that a text stands for: None if it is not set, the text if for none."""
     if range_in(kind) is not None:
@@ -226,6 +236,20 @@ def _value(kind: Any, text: str) -> Any:
     if kind == _Names:
         return tuple(name.strip() for name in text.split(",") if name.strip()) or None
     return text or None if kind == _Name else text
+
+
+def _require_known(given: Iterable[str], file: str) -> None:
+    """Refuse a misspelt name. One that resembles none of ours may belong to another program."""
+    ours = [variable for setting in Settings.table().values() for variable in setting.names]
+    known = [name for name in (*ours, *_OF_OTHERS) if name.startswith(_PREFIX)]
+    for name in given:
+        if not name.startswith(_PREFIX) or name in known:
+            continue
+        # Compare without the prefix, which alone would make all names similar.
+        close = closest(name.removeprefix(_PREFIX), [each.removeprefix(_PREFIX) for each in known])
+        if close is not None:
+            says = f"{_source_of(name, file)} is not a setting; did you mean {_PREFIX}{close}?"
+            raise InvalidArgumentError(says)
 
 
 def home() -> Path:

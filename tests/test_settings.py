@@ -44,6 +44,7 @@ def folder(tmp_path, monkeypatch):
         (".env", "OPTIMAL_BATCH_SIZE=" + "9" * 5000, "^OPTIMAL_BATCH_SIZE of .env.*'99999"),
         (".env", "USE_COMPILE=ture", "^USE_COMPILE of .env.*'ture'"),
         (".env", "USE_TORCH_COMPILE=2", "^USE_TORCH_COMPILE of .env.*'2'"),
+        (".env", "MYRIAD_COMPILATON_CACHE=off", "of .env.*did you mean MYRIAD_COMPILATION_CACHE?"),
         (".env", "MYRIAD_WITHOUT_XLA_OPTIONS=xla_cpu_fast", "unknown XLA option 'xla_cpu_fast'"),
         (".env", "USE_BF16=true\n\udcff", ".env.*not UTF-8"),
         (".env", "A=1\nUSE_BF16 true", ".env.*from line 2 on"),
