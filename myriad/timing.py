@@ -58,8 +58,9 @@ class Timing:
         samples_s: each sample's seconds divided by its calls, in the order they were taken.
         calls_per_sample: calls in one sample.
         median_s: the median of the samples.
-        low_s: lower end of the interval that holds the true median with a probability of 95%.
+        low_s: lower end of the interval that holds the true median with probability `confidence`.
         high_s: its upper end.
+        confidence: see `median_interval`.
         compile_s: for a jitted function the seconds of `lower().compile()`, which are close to 0 if
             it was compiled before. For any other function, the first call's seconds above the
             median, whatever it compiled, loaded or allocated.
@@ -70,6 +71,7 @@ class Timing:
     median_s: float
     low_s: float
     high_s: float
+    confidence: float
     compile_s: float
 
     def __str__(self) -> str:
@@ -91,9 +93,10 @@ class Comparison:
         b: the timing of the second side.
         pair_ratios: one ratio per pair, in the order they were taken.
         b_over_a: the median of the ratios.
-        b_over_a_low: lower end of the interval that holds the true median ratio with a probability
-            of 95%.
+        b_over_a_low: lower end of the interval that holds the true median ratio with probability
+            `confidence`.
         b_over_a_high: its upper end.
+        confidence: see `median_interval`.
     """
 
     a: Timing
@@ -102,6 +105,7 @@ class Comparison:
     b_over_a: float
     b_over_a_low: float
     b_over_a_high: float
+    confidence: float
 
     def __str__(self) -> str:
         interval = f"{self.b_over_a_low:.3g} to {self.b_over_a_high:.3g}"
@@ -137,6 +141,7 @@ def measure(
     carry: bool = False,
     num_samples: Samples = 15,
     min_sample_s: SampleSeconds = 0.01,
+    confidence: Confidence = 0.95,
 ) -> Timing:
     """Time `fn(*args)`, each call until its result is ready.
 
@@ -154,6 +159,7 @@ def measure(
             argument.
         num_samples: samples to take.
         min_sample_s: the least seconds of a sample. Calls are added until it is reached.
+        confidence: probability that the interval holds the true median.
 
     Raises:
         InvalidArgumentError: an option is out of range, an array was deleted before, or `carry`
@@ -164,13 +170,13 @@ def measure(
         >>> timing.low_s <= timing.median_s <= timing.high_s
         True
     """
-    require_enough("num_samples", num_samples)
+    require_enough("num_samples", num_samples, confidence)
     subject = Subject(fn, args, carry=carry)
     subject.prepare()
     with collector_paused():
         subject.calibrate(min_sample_s)
         samples = [subject.sample_s() for _ in range(num_samples)]
-    return _summary(subject, samples)
+    return _summary(subject, samples, confidence)
 
 
 @checked
@@ -181,6 +187,7 @@ def compare(
     carry: bool = False,
     num_pairs: Samples = 21,
     min_sample_s: SampleSeconds = 0.01,
+    confidence: Confidence = 0.95,
     seed: Seed = 0,
 ) -> Comparison:
     """Time two functions in pairs of samples in random order, so that drift affects both equally.
@@ -195,12 +202,13 @@ def compare(
         carry: as in `measure`, for both sides.
         num_pairs: pairs of samples to take.
         min_sample_s: as in `measure`.
+        confidence: probability that the interval holds the true median ratio.
         seed: seed of the order within the pairs.
 
     Raises:
         InvalidArgumentError: as in `measure`.
     """
-    require_enough("num_pairs", num_pairs)
+    require_enough("num_pairs", num_pairs, confidence)
     sides = [Subject(fn, args, carry=carry) for fn in (a, b)]
     for side in sides:
         side.prepare()
@@ -210,9 +218,16 @@ def compare(
         samplers = [side.sample_s for side in sides]
         a_s, b_s = interleave(samplers, least_rounds=num_pairs, most_rounds=num_pairs, seed=seed)
     ratios = tuple(of_b / of_a for of_a, of_b in zip(a_s, b_s, strict=True))
-    a_timing, b_timing = _summary(sides[0], a_s), _summary(sides[1], b_s)
-    low, high = median_interval(ratios)
-    return Comparison(a_timing, b_timing, ratios, statistics.median(ratios), low, high)
+    low, high = median_interval(ratios, confidence)
+    return Comparison(
+        _summary(sides[0], a_s, confidence),
+        _summary(sides[1], b_s, confidence),
+        ratios,
+        statistics.median(ratios),
+        low,
+        high,
+        confidence,
+    )
 
 
 @checked
@@ -250,13 +265,15 @@ def interleave(
     return samples
 
 
-def _summary(subject: "Subject", samples: Sequence[float]) -> Timing:
+def _summary(subject: "Subject", samples: Sequence[float], confidence: float) -> Timing:
     median_s = statistics.median(samples)
-    low_s, high_s = median_interval(samples)
+    low_s, high_s = median_interval(samples, confidence)
     compile_s = subject.compile_s
     if compile_s is None:
         compile_s = max(0.0, subject.first_s - median_s)
-    return Timing(tuple(samples), subject.calls_per_sample, median_s, low_s, high_s, compile_s)
+    return Timing(
+        tuple(samples), subject.calls_per_sample, median_s, low_s, high_s, confidence, compile_s
+    )
 
 
 def _readable(seconds: float) -> str:
@@ -477,7 +494,7 @@ def mean_interval(samples: Sequence[float]) -> tuple[float, float]:
     return mean - half, mean + half
 
 
-def require_enough(name: str, num_samples: int, confidence: float = 0.95) -> None:
+def require_enough(name: str, num_samples: int, confidence: float) -> None:
     """Raise unless `num_samples` samples have an interval of this confidence.
 
     Args:

@@ -223,7 +223,7 @@ def deleted():
     ("call", "named"),
     [
         (lambda: timing.measure(len, (), num_samples=5), "num_samples must be at least 6 .* got 5"),
-        (lambda: timing.median_interval([1.0] * 9, 1.0), "confidence must .* but got 1.0"),
+        (lambda: timing.measure(len, (), confidence=1.0), "confidence must .* but got 1.0"),
         (lambda: timing.measure(3), "fn is refused: .* but got 3"),
         (lambda: timing.measure(lambda x: [x, x], {"a": 1}, carry=True), "carry=True needs"),
         (lambda: timing.measure(dict, carry=True), "needs a first argument to carry"),
