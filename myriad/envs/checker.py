@@ -17,6 +17,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import Var
 
 from myriad.engine.fusion import count_primitives
 from myriad.engine.random import make_key, numbers_of
@@ -163,6 +164,28 @@ def require_trainable(env: Environment) -> None:
     """Raise FaultyEnvironmentError if an environment lacks something that a training needs."""
     for stage in (_members, _reset, _step):
         _raise_faults(type(env).__name__, _findings_of(stage, env), FaultyEnvironmentError)
+
+
+@functools.lru_cache(maxsize=64)
+def never_ends(env: Environment) -> bool:
+    """Return whether no step of an environment ends an episode, in whatever state."""
+    params = env.default_params
+
+    def ends(key: jax.Array, state: Any, action: Any) -> jax.Array:
+        return jnp.logical_or(*env.step(key, state, action, params)[3:5])
+
+    reset, _ = _functions(env)
+    state = jax.eval_shape(reset, _key())[1]
+    program = jax.make_jaxpr(ends)(_key(), state, _action(env)).jaxpr
+    depends = set(program.invars)
+    for equation in program.eqns:
+        if not depends.isdisjoint(each for each in equation.invars if isinstance(each, Var)):
+            depends.update(equation.outvars)
+    if not depends.isdisjoint(each for each in program.outvars if isinstance(each, Var)):
+        return False
+    # The result is a constant: False, or in a bandit True.
+    start = jax.jit(reset)(_key())[1]
+    return not jax.jit(ends)(_key(), start, env.action_space(params).sample(_key()))
 
 
 def _functions(env: Environment) -> tuple[Callable[..., Any], Callable[..., Any]]:

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 SHARED_WITH_AGENT = ("rollout_steps", "buffer_size", "batch_size")
 # Evaluations in a training by default: enough for a curve, at a few percent of the training's time.
 _EVALUATIONS = 20
+# Where no episode ends, so many evaluations have at most this share of the training's steps, but
+# each of their episodes at least so many steps.
+_EVALUATION_SHARE, _LEAST_EVALUATED = 0.1, 50
 # More steps without compiling would run for hours.
 _MOST_UNCOMPILED_STEPS = 1_000
 # Between two evaluations, updates and each environment's episodes are counted in int32.
@@ -101,7 +104,10 @@ class TrainingConfig:
         eval_frequency: Steps of every environment between two evaluations. By default there are 20
             in a training.
         eval_rollouts: Episodes in one evaluation.
-        eval_max_steps: Steps after which an evaluation cuts an episode off. By default 2,500.
+        eval_max_steps: Steps after which an evaluation cuts an episode off. By default 2,500. If
+            the environment ends no episode, fewer, so that 20 evaluations take a tenth of the
+            training's steps. Another eval_frequency doesn't change it, so more evaluations take
+            more.
         target_return: Stop as soon as an evaluation's mean return reaches this. Without it, the
             training runs to its end.
         checkpoint_every_s: Minimum seconds between two checkpoints, each of which follows an
@@ -536,6 +542,8 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
         "scan_chunk_size": _chunk_size(fields.get("scan_chunk_size"), num_envs, steps, unit),
         "num_devices": num_devices,
         "eval_frequency": min(steps, _whole(min(window, _LONGEST_WINDOW), unit)),
+        "eval_max_steps": fields.get("eval_max_steps")
+        or _default_eval_max_steps(fields, env, total_steps),
         # None if the agent has no such field. `num_minibatches` says an on-policy agent's batch.
         **{name: of_agent.pop(name, None) for name in SHARED_WITH_AGENT},
         # Keep all options that you chose: an adapter may hold one where no field shows it.
@@ -565,6 +573,26 @@ def _env_options(env: "Environment") -> dict[str, Any]:
     if isinstance(env, RandomisedParams) and isinstance(env.draw, UniformDraws):
         return _env_options(env.env) | {name: str(each) for name, each in env.draw.ranges}
     return options_of(env) | options_of(env.default_params)
+
+
+def _default_eval_max_steps(fields: Mapping[str, Any], env: "Environment", total_steps: int) -> int:
+    """Return the steps of an evaluated episode, fewer if no step of `env` can end one."""
+    from myriad.adapters.adapter import Adapter
+    from myriad.envs import ENVIRONMENTS
+    from myriad.envs.checker import never_ends
+    from myriad.envs.wrappers import RandomisedParams, ResetPool
+
+    env = env.env if isinstance(env, RandomisedParams | ResetPool) else env
+    longest = TrainingConfig.eval_max_steps
+    # All of Myriad's own have a time limit, and so do those of other libraries. Tracing takes time.
+    is_own = type(env).__module__.startswith("myriad.")
+    is_own = is_own and ENVIRONMENTS.name_of(type(env)) is not None
+    if is_own or isinstance(env, Adapter) or not never_ends(env):
+        return longest
+    episodes = _EVALUATIONS * fields.get("eval_rollouts", TrainingConfig.eval_rollouts)
+    # Of the length that you asked for, before it is rounded, so that all trials of a study agree.
+    share = int(_EVALUATION_SHARE * total_steps) // episodes
+    return max(_LEAST_EVALUATED, min(share, longest))
 
 
 def _seen_by(agent: str, env: "Environment") -> "Environment":

@@ -13,6 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myriad import create_config, list_agents
+from myriad.envs.cartpole import CartPole
+from myriad.envs.checker import never_ends
+from myriad.envs.pendulum import Pendulum
+from myriad.envs.wrappers import FrameStackObservation
 from myriad.errors import InvalidArgumentError
 from myriad.ranges import INT32, INT64
 from myriad.training.config import TrainingConfig
@@ -88,6 +92,51 @@ def test_defaults_fit_any_number_of_environments_and_what_you_chose_stays(
     assert {name: getattr(config.learner, name) for name in chosen} == chosen
     assert config.num_updates >= 40 or rollout_steps
     assert config.num_updates // config.updates_per_eval <= 20
+
+
+class Endless:
+    """A task that nothing ends."""
+
+    def step(self, key, state, action, params):
+        obs, state, reward, *_, info = super().step(key, state, action, params)
+        return obs, state, reward, jnp.zeros((), bool), jnp.bool_(0), info
+
+
+@dataclasses.dataclass(frozen=True)
+class EndlessPole(Endless, CartPole): ...
+
+
+@dataclasses.dataclass(frozen=True)
+class EndlessPendulum(Endless, Pendulum): ...
+
+
+class Timed(CartPole):
+    """The clock of the first state is a constant, but the one of later states is not."""
+
+    def step(self, key, state, action, params):
+        obs, state, reward, _, truncated, info = super().step(key, state, action, params)
+        return obs, state, reward, jnp.bool_(0), truncated, info
+
+
+@pytest.mark.parametrize("num_envs", [1, 1024])
+@pytest.mark.parametrize("agent", SMALL)
+def test_all_evaluations_take_at_most_a_tenth_of_the_steps(agent, num_envs):
+    endless = EndlessPendulum() if env_of(agent) == "pendulum" else EndlessPole()
+    config = create_config(endless, agent, num_envs)
+    evaluations = -(-config.num_updates // config.updates_per_eval)
+    evaluated = evaluations * config.eval_rollouts * config.eval_max_steps
+    assert 0.05 < evaluated / (config.steps_per_env * num_envs) <= 0.1
+    assert create_config(endless, agent, num_envs, eval_max_steps=9).eval_max_steps == 9
+    assert create_config(env_of(agent), agent, num_envs).eval_max_steps == 2_500
+
+
+def test_only_an_environment_whose_steps_return_a_constant_ends_no_episode():
+    assert never_ends(EndlessPole())
+    assert never_ends(FrameStackObservation(EndlessPole(), num_frames=2))
+    assert not any(map(never_ends, (CartPole(), Timed())))
+    for total_steps, expected in ((1_000, 50), (10**9, 2_500)):
+        config = create_config(EndlessPole(), "ppo", total_steps=total_steps)
+        assert config.eval_max_steps == expected
 
 
 @pytest.mark.parametrize("agent", ["pqn", "dqn"])
