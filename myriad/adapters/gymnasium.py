@@ -146,8 +146,11 @@ class AsGymnasium(gymnasium.Env[Any, Any]):
         return obs, float(reward), bool(terminated), bool(truncated), jax.tree.map(_as_scalar, info)
 
     def render(self) -> Any:
-        """Return a picture, uint8 `[H, W, 3]`, or None without a `render_mode` or episode."""
+        """Return a picture, uint8 `[H, W, 3]`, or None if you asked for no `render_mode`."""
         if self.render_mode is None or self._state is None:
+            gymnasium.logger.warn(
+                "render needs render_mode='rgb_array' and an episode that reset has started."
+            )
             return None
         return getattr(self.env, "render")(self._state.env_state)  # noqa: B009  (no member of the protocol)
 

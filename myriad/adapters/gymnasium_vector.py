@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -122,8 +123,11 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
         )
 
     def render(self) -> tuple[Any, ...] | None:
-        """Return a picture of each sub-environment, or None without a mode or episodes."""
+        """Return a picture of each sub-environment, or None if you asked for no `render_mode`."""
         if self.render_mode is None or self._states is None:
+            gymnasium.logger.warn(
+                "render needs render_mode='rgb_array' and episodes that reset has started."
+            )
             return None
         render, state = getattr(self.env, "render"), self._states.env_state  # noqa: B009  (no member of the protocol)
         return tuple(

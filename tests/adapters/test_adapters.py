@@ -168,11 +168,12 @@ def test_the_vector_environment_equals_gymnasiums_own_over_single_ones(name, mod
 BLIND = make_env("gymnax:CartPole-v1")
 
 
-def test_an_environment_without_a_picture_renders_none():
+def test_an_environment_without_a_picture_renders_none_and_says_so():
     adapted = to_gymnasium(BLIND)
     assert adapted.metadata["render_modes"] == []
     adapted.reset(seed=0)
-    assert adapted.render() is None
+    with pytest.warns(UserWarning, match="render_mode='rgb_array'"):
+        assert adapted.render() is None
 
 
 def reset_by(env, **options):
