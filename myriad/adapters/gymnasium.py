@@ -10,6 +10,7 @@ import gymnasium
 import jax
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
+from gymnasium.utils import EzPickle
 
 from myriad.adapters import NO_BOUND, finite_bounds
 from myriad.engine.random import make_key
@@ -89,8 +90,11 @@ class ActionAdapter:
         )
 
 
-class AsGymnasium(gymnasium.Env[Any, Any]):
-    """One Myriad environment, stepped from the host. `reset(seed=)` determines all that follows."""
+class AsGymnasium(gymnasium.Env[Any, Any], EzPickle):
+    """One Myriad environment, stepped from the host. `reset(seed=)` determines all that follows.
+
+    A copy by `pickle` or `deepcopy` has no running episode.
+    """
 
     # Gymnasium reads the class's metadata. The instance's says whether this one can render.
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": RENDER_FPS}  # noqa: RUF012  (their name)
@@ -98,6 +102,7 @@ class AsGymnasium(gymnasium.Env[Any, Any]):
     def __init__(
         self, env: Environment, *, render_mode: str | None = None, normalize_actions: bool = True
     ):
+        EzPickle.__init__(self, env, render_mode=render_mode, normalize_actions=normalize_actions)
         self.env = env
         self.render_mode = render_mode
         self.metadata = {"render_modes": render_modes(env, render_mode), "render_fps": RENDER_FPS}

@@ -7,6 +7,7 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
+from gymnasium.utils import EzPickle
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
@@ -25,10 +26,11 @@ from myriad.envs.environment import Environment
 from myriad.errors import InvalidArgumentError
 
 
-class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
+class AsGymnasiumVector(VectorEnv[Any, Any, Any], EzPickle):
     """`N` environments behind one compiled step.
 
-    `reset(seed=s)` gives sub-environment `i` the seed `s + i`.
+    `reset(seed=s)` gives sub-environment `i` the seed `s + i`. A copy by `pickle` or `deepcopy` has
+    no running episodes.
     """
 
     def __init__(
@@ -40,6 +42,14 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
         render_mode: str | None,
         normalize_actions: bool,
     ):
+        EzPickle.__init__(
+            self,
+            env,
+            num_envs,
+            autoreset_mode=autoreset_mode,
+            render_mode=render_mode,
+            normalize_actions=normalize_actions,
+        )
         self.env = env
         self.num_envs = int(num_envs)
         self.render_mode = render_mode

@@ -1,7 +1,9 @@
 """Adapters change shapes and names, never results, step for step, and other libraries train."""
 
+import pickle  # noqa: TID251  (a user may)
 import re
 import sys
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from unittest import mock
@@ -27,7 +29,7 @@ from myriad.adapters import (
 )
 from myriad.adapters.gymnasium import gymnasium_space
 from myriad.envs.cartpole import CartPoleState
-from myriad.errors import MyriadError
+from myriad.errors import InvalidArgumentError, MyriadError
 from myriad.spaces import Box
 from tests.adapters.rollouts import SHORT, assert_rolls_out_and_compiles_once
 from tests.bits import assert_close
@@ -239,6 +241,16 @@ INSTALL = r"needs {}.*pip install 'myriad-rl\[{}\]'".format
 def test_a_wrong_call_is_named(call, named):
     with pytest.raises(MyriadError, match=named):
         call(make_env("cartpole-control", max_steps=1))
+
+
+@pytest.mark.parametrize("adapt", [to_gymnasium, partial(to_gymnasium_vector, num_envs=2)])
+def test_a_copy_of_a_running_environment_starts_afresh_and_alike(adapt):
+    env = adapt(make_env("cartpole-control"))
+    first, _ = env.reset(seed=3)
+    for copy in (pickle.loads(pickle.dumps(env)), deepcopy(env)):  # noqa: S301
+        with pytest.raises(InvalidArgumentError, match="call reset first"):
+            copy.step(env.action_space.sample())
+        np.testing.assert_array_equal(copy.reset(seed=3)[0], first)
 
 
 @pytest.mark.slow
