@@ -4,6 +4,7 @@
 """
 
 import dataclasses
+from collections.abc import Collection
 from typing import Any
 
 import gymnasium
@@ -16,6 +17,7 @@ from myriad.adapters import NO_BOUND, finite_bounds
 from myriad.engine.random import make_key
 from myriad.envs.environment import Environment
 from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.ranges import INT64
 from myriad.spaces import Box, Discrete, MultiDiscrete, Space
 
 RENDER_FPS = 30
@@ -28,6 +30,24 @@ class KeyedState:
 
     key: jax.Array
     env_state: Any
+
+
+def refuse_options(options: dict[str, Any] | None, known: Collection[str] = ()) -> None:
+    """Refuse options of `reset` that would have no effect.
+
+    Raises:
+        InvalidArgumentError: one is not among the known ones.
+    """
+    for name in options or ():
+        if name not in known:
+            raise InvalidArgumentError("options", f"must be {' or '.join(known) or 'empty'}", name)
+
+
+def within_64_bits(seed: int | np.integer) -> int:
+    """Return a seed that `make_key` takes. Gymnasium's may have any number of bits."""
+    if seed <= INT64:
+        return int(seed)
+    return int(np.random.SeedSequence(int(seed)).generate_state(1, np.uint64)[0]) >> 1
 
 
 def reset_env(env: Environment, key: jax.Array) -> tuple[KeyedState, jax.Array]:
@@ -126,14 +146,17 @@ class AsGymnasium(gymnasium.Env[Any, Any], EzPickle):
     ) -> tuple[Any, dict[str, Any]]:
         """Start an episode. Without a seed, the randomness continues from the last episode.
 
-        No option has an effect. An environment's parameters are set when it is made.
+        Raises:
+            InvalidArgumentError: there are options. An environment's parameters are set when it is
+                made.
         """
+        refuse_options(options)
         super().reset(seed=seed)
         if seed is None and self._state is not None:
             key = self._state.key
         else:
             seed = int(self.np_random.integers(2**32)) if seed is None else seed
-            key = make_key(seed)
+            key = make_key(within_64_bits(seed))
         self._state, obs = self._reset(key)
         return as_observation(self.observation_space, obs), {}
 

@@ -17,13 +17,16 @@ from myriad.adapters.gymnasium import (
     KeyedState,
     as_observation,
     gymnasium_space,
+    refuse_options,
     render_modes,
     reset_env,
     step_env,
+    within_64_bits,
 )
 from myriad.engine.random import make_keys
 from myriad.envs.environment import Environment
 from myriad.errors import InvalidArgumentError
+from myriad.registry import is_integer
 
 
 class AsGymnasiumVector(VectorEnv[Any, Any, Any], EzPickle):
@@ -89,8 +92,9 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any], EzPickle):
 
         Raises:
             InvalidArgumentError: seeds or mask don't have `num_envs` elements, or there is a mask
-                before the first reset.
+                before the first reset, or options have another name.
         """
+        refuse_options(options, known=("reset_mask",))
         super().reset(seed=seed if isinstance(seed, int | np.integer) else None)
         mask = self._reset_mask(options)
         everything = bool(mask.all())
@@ -203,9 +207,13 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any], EzPickle):
     def _keys(self, seed: int | Sequence[int | None] | None) -> jax.Array:
         """Return the key of each sub-environment's next reset, `[N]`."""
         if isinstance(seed, int | np.integer):
-            return make_keys(int(seed) + i for i in range(self.num_envs))
+            return make_keys(within_64_bits(int(seed) + i) for i in range(self.num_envs))
         seeds = [None] * self.num_envs if seed is None else seed
-        if len(seeds) != self.num_envs:
+        if (
+            not isinstance(seeds, Sequence | np.ndarray)
+            or len(seeds) != self.num_envs
+            or not all(each is None or (is_integer(each) and each >= 0) for each in seeds)
+        ):
             rule = f"must hold {self.num_envs} integers of at least 0 or None"
             raise InvalidArgumentError("seed", rule, seed)
         drawn = (
@@ -214,7 +222,8 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any], EzPickle):
             else np.zeros(self.num_envs)
         )
         given = np.array([value is not None for value in seeds])
-        keys = make_keys(int(d if s is None else s) for s, d in zip(seeds, drawn, strict=True))
+        chosen = (int(d if s is None else s) for s, d in zip(seeds, drawn, strict=True))
+        keys = make_keys(map(within_64_bits, chosen))
         return keys if self._states is None else jnp.where(given, keys, self._states.key)
 
     def _reset_mask(self, options: dict[str, Any] | None) -> np.ndarray:

@@ -68,3 +68,11 @@ AnyEnvironment = Annotated[
         "step",
     ),
 ]
+
+
+class Changeable:
+    """The base of environments that make themselves anew, as those of other libraries do."""
+
+    def changed(self, **overrides: Any) -> Any:
+        """Return the environment with other fields or options."""
+        raise NotImplementedError
