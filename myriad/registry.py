@@ -131,6 +131,27 @@ def check_overrides(owner: str, defaults: Mapping[str, Any], overrides: Mapping[
             require(name, value, tuple | list if kind in (tuple, list) else kind)
 
 
+def refuse_unused(thing: Any, defaults: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
+    """Refuse values that would change nothing. A value that equals the default passes.
+
+    So does an array, since it may be traced.
+
+    Args:
+        thing: an environment or an agent. If it has `unused`, that maps each field without effect
+            to the reason.
+        defaults: the defaults of the fields.
+        overrides: the values that were chosen.
+
+    Raises:
+        InvalidArgumentError: a value has no effect.
+    """
+    for name, reason in getattr(thing, "unused", {}).items():
+        value = overrides.get(name, defaults[name])
+        if not hasattr(value, "dtype") and value != defaults[name]:
+            rule = f"must be {shown(defaults[name])} {reason}, where it has no effect"
+            raise InvalidArgumentError(name, rule, value)
+
+
 def is_integer(value: Any) -> bool:
     """Return whether `value` is an integer of Python or NumPy. True and False are not."""
     return isinstance(value, Integral) and not isinstance(value, bool)

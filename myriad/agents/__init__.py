@@ -9,7 +9,7 @@ from myriad.agents.agent import Agent, Learner, without_schedules
 from myriad.envs.environment import AnyEnvironment, Environment
 from myriad.errors import InvalidArgumentError
 from myriad.ranges import checked, ranges_of
-from myriad.registry import Registry, check_overrides
+from myriad.registry import Registry, check_overrides, refuse_unused
 
 __all__ = ["Agent", "Learner", "list_agents", "make_agent", "register_agent"]
 
@@ -72,7 +72,9 @@ def make_agent(name: str, env: AnyEnvironment, /, **overrides: Any) -> Any:
     ranges = ranges_of(kind)
     defaults = {f.name: None if f.name in ranges else f.default for f in options_of(kind)}
     check_overrides(name, defaults, overrides)
-    return kind.create(env, **overrides)
+    agent = kind.create(env, **overrides)
+    refuse_unused(agent, {f.name: f.default for f in options_of(kind)}, overrides)
+    return agent
 
 
 def _class_of(name: str, overrides: Mapping[str, Any]) -> Any:

@@ -113,6 +113,11 @@ class PID(ControlLaw):
     derivative: Annotated[float, Number()] = 10.0
     limit: Annotated[float, Number(0, infinity=True)] = 1.0
 
+    @property
+    def unused(self) -> dict[str, str]:
+        """What the integral term needs, without it."""
+        return {} if self.integral else {"limit": "with integral = 0"}
+
     def first_memory(self) -> PIDMemory:
         """Return the memory before the first error."""
         zero = jnp.zeros((), jnp.float32)

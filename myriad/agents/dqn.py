@@ -196,6 +196,12 @@ class DQN(GradientLearner[DQNState]):
         {"replay", "priorities", "pending", "running_return"}
     )
 
+    @property
+    def unused(self) -> dict[str, str]:
+        """What prioritised sampling needs, without it."""
+        of_draws = {} if self.priority_alpha else {"priority_beta": "with priority_alpha = 0"}
+        return super().unused | of_draws
+
     def require_fit(self) -> None:
         """Raise InvalidArgumentError if actions are not discrete or fields don't fit together."""
         q_learning.require_discrete_actions(type(self), self.env)

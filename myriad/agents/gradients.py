@@ -105,6 +105,24 @@ class GradientLearner(Learner[State]):
         learner.require_fit()
         return learner
 
+    @property
+    def unused(self) -> dict[str, str]:
+        """What the networks don't take: those of your own have their own layers."""
+        actor = self.network
+        critic = getattr(self, "critic_network", None) or actor
+        ignored = {
+            "hidden_sizes": ":" in actor,
+            "critic_hidden_sizes": ":" in critic,
+            "activation": ":" in actor and ":" in critic,
+            "layer_norm": ":" in actor and ":" in critic,
+            "attention": "attention" not in (actor, critic),
+            "attention_patch": "attention" not in (actor, critic),
+        }
+        reason = f"with network {' and '.join(dict.fromkeys((actor, critic)))}"
+        return {
+            name: reason for name, is_unused in ignored.items() if is_unused and hasattr(self, name)
+        }
+
     def require_fit(self) -> None:
         """Raise InvalidArgumentError if fields don't fit together or don't suit the environment."""
 

@@ -50,7 +50,7 @@ from myriad.agents.normalization import (
     scale_rewards,
     update_moments,
 )
-from myriad.agents.policies import Policy, legal_outputs, make_policy
+from myriad.agents.policies import GaussianPolicy, Policy, legal_outputs, make_policy
 from myriad.agents.trajectory import RolloutLearner, Trajectory
 from myriad.engine.random import Counter
 from myriad.envs.vector import BatchState
@@ -194,6 +194,15 @@ class PPO(RolloutLearner[PPOState]):
         return make_policy(
             space, self.first_log_std, self.action_scale, squash_actions=self.squash_actions
         )
+
+    @property
+    def unused(self) -> dict[str, str]:
+        """What a Gaussian needs, without one."""
+        if isinstance(self.policy, GaussianPolicy):
+            fields = ("action_scale",) if self.policy.bounded.all() else ()
+            return super().unused | dict.fromkeys(fields, "with bounds")
+        fields = ("first_log_std", "action_scale", "squash_actions")
+        return super().unused | dict.fromkeys(fields, "for discrete actions")
 
     def default_num_devices(self, num_envs: int, available: int) -> int:
         """Return how many devices share a gradient step. Each of them needs enough rows."""

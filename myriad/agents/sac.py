@@ -77,6 +77,14 @@ class SAC(ReplayActorCritic[SACState]):
     losses: ClassVar[tuple[str, ...]] = ("actor_loss", "critic_loss", "entropy", "temperature")
 
     @property
+    def unused(self) -> dict[str, str]:
+        """What learning the temperature needs, with a fixed one."""
+        if self.temperature is None:
+            return super().unused
+        names = ("target_entropy", "temperature_learning_rate")
+        return super().unused | dict.fromkeys(names, "with a fixed temperature")
+
+    @property
     def num_outputs(self) -> int:
         """The width of the actor's output: a mean and a deviation of each component."""
         return 2 * self.policy.num_choices

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar, get_origin
 from myriad.envs.environment import AnyEnvironment, Changeable, Environment
 from myriad.errors import InvalidArgumentError
 from myriad.ranges import checked, ranges_of, require, require_ranges
-from myriad.registry import Registry, check_overrides
+from myriad.registry import Registry, check_overrides, refuse_unused
 
 __all__ = ["Environment", "list_envs", "register_env"]
 
@@ -88,6 +88,8 @@ def _changed(env: Any, name: str, overrides: Mapping[str, Any]) -> Any:
     # The class itself has already checked its own fields.
     known = dict.fromkeys(own) | params | dict.fromkeys(ranges_of(env.default_params))
     check_overrides(name, known, overrides)
+    defaults = {field.name: field.default for field in dataclasses.fields(env)} if own else {}
+    refuse_unused(env, defaults | params, overrides)
     ours = {field: value for field, value in overrides.items() if field in own}
     theirs = {field: value for field, value in overrides.items() if field in params}
     if theirs:

@@ -335,6 +335,16 @@ class BucketBrigade:
     scenario: str = "default"
     default_params: BucketBrigadeParams = None  # pyright: ignore[reportAssignmentType]  filled in below
 
+    @property
+    def unused(self) -> dict[str, str]:
+        """What the other mode needs, and the opponents' policies if there are none."""
+        names = {}
+        if self.mode == "bernoulli":
+            names["suppression_per_worker"] = "with mode 'bernoulli'"
+        if self.num_opponents == 0 and self.opponents:
+            names["opponents"] = "with num_opponents = 0"
+        return names
+
     def __post_init__(self) -> None:
         require_ranges(self)
         if self.mode not in MODES:

@@ -22,8 +22,9 @@ from myriad.spaces import Box, Discrete
 __all__ = ["GeneCircuit"]
 
 Target = Literal["constant", "sine"]
-# The parameters of the kinetics.
+# The parameters of the kinetics, and those of a sine.
 KINETIC = ("eta", "nu", "rate_h", "Kh", "nh", "rate_f", "Kf", "nf")
+SINE = ("sine_offset", "sine_amplitude", "sine_period")
 # Bounded, since every reaction is simulated: rates and intervals decide how long a step takes.
 Rate = Annotated[float | jax.Array, Number(0, 100, arrays=True)]
 Minutes = Annotated[float | jax.Array, Number(0, 1_440, positive=True, arrays=True)]
@@ -214,6 +215,12 @@ class GeneCircuit:
     default_params: GeneCircuitParams = GeneCircuitParams()
     target: Target = "constant"
     n_horizon: Annotated[int, Integer(0, 1_000)] = 1
+
+    @property
+    def unused(self) -> dict[str, str]:
+        """The parameters that the other kind of target needs."""
+        names = SINE if self.target == "constant" else ("target_level",)
+        return dict.fromkeys(names, f"with target {self.target!r}")
 
     def reset(
         self, key: jax.Array, params: GeneCircuitParams

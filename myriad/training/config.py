@@ -688,8 +688,9 @@ def _grid(fields: Mapping[str, Any], learner: "Learner[Any]") -> dict[str, list[
     if not isinstance(grid, Mapping) or not grid:
         rule = "must be a table of hyperparameters, such as {'agent.learning_rate': [1e-4, 1e-3]}"
         raise InvalidArgumentError("grid", rule, grid)
-    ranges = ranges_of(type(learner))
-    floats = [f"agent.{name}" for name in traced_names(learner) if not ranges[name].whole]
+    ranges, unused = ranges_of(type(learner)), getattr(learner.agent, "unused", {})
+    names = [name for name in traced_names(learner) if name not in unused]
+    floats = [f"agent.{name}" for name in names if not ranges[name].whole]
     for name, values in grid.items():
         if name not in floats:
             rule = f"must name float hyperparameters of {fields['agent']} ({', '.join(floats)})"

@@ -27,6 +27,7 @@ HYPERPARAMETERS = [
     ("ppo", {"gradient_accumulation": 3}, "must divide a minibatch of 32 rows, .* 3"),
     ("dqn", {"gradient_accumulation": 3}, "must divide a minibatch of 16 rows, .* 3"),
     ("ppo", {"network": "gru", "gradient_accumulation": 8}, "must divide num_envs = 8 with"),
+    ("ppo", {"network": f"{OWN}:LSTM"}, r"^agent.hidden_sizes must be \(64, 64\) with"),
     # Of schedules.
     ("ppo", {"clip_epsilon": "linear(0.2, -1)"}, "clip_epsilon must be .* above 0, but got -1"),
     ("ppo", {"gamma": "cosine(0.9, 1.2)"}, "gamma must be a number from 0 to 1, but got 1.2"),
@@ -47,6 +48,10 @@ NETWORKS = [
     ("cartpole", "ppo", {"critic_network": "cnn"}, r"^critic_network needs a grid .*, not \[4\]"),
     ("narrow", "ppo", {"network": "cnn"}, "3 x 3 cells"),
     ("snake", "ppo", {"network": "nature-cnn"}, "36 x 36 cells"),
+    ("cartpole", "ppo", {"first_log_std": 3.0}, "^first_log_std .* no effect, but got 3.0"),
+    ("cartpole", "ppo", {"action_scale": 3.0}, "^action_scale .* no effect, but got 3.0"),
+    ("pendulum", "ppo", {"action_scale": 3.0}, "^action_scale .* no effect, but got 3.0"),
+    ("snake", "ppo", {"attention": "xla"}, "attention must be 'auto' with network mlp"),
     ("snake", "ppo", {"network": "attention", "attention": "chunked"}, "attention 'chunked'.* Kno"),
     ("cartpole", "ppo", {"network": "gru", "preserve_outputs": True}, "preserve_outputs must be"),
     ("cartpole", "ppo", {"network": "gru", "hidden_sizes": ()}, "hidden_sizes must .*'gru'"),
@@ -59,6 +64,12 @@ NETWORKS = [
     ("snake", "ppo", {"network": f"{OWN}:nothing"}, "a module of flax.linen, .* None"),
     ("snake", "ppo", {"network": f"{OWN}:Flatt"}, "can't be imported"),
     ("pendulum", "sac", {"critic_network": "cnn"}, r"network needs a grid of .*, not \[4\]"),
+    (
+        "cartpole",
+        "ppo",
+        {"critic_network": f"{OWN}:of_role", "critic_hidden_sizes": (8,)},
+        "critic_hidden_sizes must be None with network mlp and .*of_role",
+    ),
 ]
 
 

@@ -46,6 +46,22 @@ def test_a_start_is_uniform_in_its_box(name, bounds, shown):
 
 
 @pytest.mark.parametrize(
+    ("name", "fields", "field"),
+    [
+        ("gene-circuit", {"sine_period": 300.0}, "sine_period"),
+        ("bucket-brigade", {"suppression_per_worker": 0.9}, "suppression_per_worker"),
+        ("bucket-brigade", {"num_opponents": 0, "opponents": "hero"}, "opponents"),
+    ],
+)
+def test_a_value_without_effect_is_refused_unless_it_is_the_default(name, fields, field):
+    with pytest.raises(InvalidArgumentError, match=f"{field} must be .* it has no effect, but got"):
+        make_env(name, **fields)
+    env = make_env(name, **{key: value for key, value in fields.items() if key != field})
+    default = getattr(env, field, None) or getattr(env.default_params, field)
+    assert make_env(name, **(fields | {field: default})) == env
+
+
+@pytest.mark.parametrize(
     ("name", "fields", "sentence"),
     [
         ("no_such_module:Thing", {}, "No module named 'no_such_module'; .* set PYTHONPATH=."),
