@@ -26,7 +26,13 @@ from myriad.errors import MyriadError
 from myriad.files import say
 from myriad.host import core_numbers
 from myriad.ranges import checked
-from myriad.tuning.confirmation import Confirmation, confirm_best, validate
+from myriad.tuning.confirmation import (
+    Confirmation,
+    Ensemble,
+    confirm_best,
+    evaluate_ensemble,
+    validate,
+)
 from myriad.tuning.objective import Programs, Score
 from myriad.tuning.settings import TuneSettings
 from myriad.tuning.space import SearchSpace, load_space
@@ -67,6 +73,7 @@ class TuneResult:
             on fresh seeds, or without a confirmation the best of the study.
         confirmation: the best few trials next to the default; None if there was no confirmation.
         validation: the winner's score over `settings.validate` seeds.
+        ensemble: the best policies together.
         ended_by: the signal that ended the campaign early, SIGINT or SIGTERM; 0 if none did.
         num_ended: trials that were completed, pruned or failed in this call.
         total_s: seconds of the whole call.
@@ -79,6 +86,7 @@ class TuneResult:
     best: FrozenTrial | None
     confirmation: Confirmation | None
     validation: Score | None
+    ensemble: Ensemble | None
     ended_by: int
     num_ended: int
     total_s: float
@@ -149,7 +157,7 @@ def tune(settings: TuneSettings, callbacks: Sequence[Callback] = ()) -> TuneResu
             else:
                 _Workers(study, programs, hear, ends_at).run(interrupt.is_set)
             best = next(iter(best_trials(study, settings)), None)
-            confirmation = validation = None
+            confirmation = validation = ensemble = None
             if "return" in settings.objectives:
                 confirmation = confirm_best(study, programs, interrupt.is_set)
             if confirmation is not None and confirmation.candidates:
@@ -158,6 +166,8 @@ def tune(settings: TuneSettings, callbacks: Sequence[Callback] = ()) -> TuneResu
                 study.set_user_attr(BEST_CONFIRMED, number)
             if best is not None and settings.validate:
                 validation = validate(best, programs, interrupt.is_set)
+            if best is not None and settings.ensemble:
+                ensemble = evaluate_ensemble(study, programs, interrupt.is_set)
     except BaseException:
         disconnect(study._storage)
         raise
@@ -168,6 +178,7 @@ def tune(settings: TuneSettings, callbacks: Sequence[Callback] = ()) -> TuneResu
         best,
         confirmation,
         validation,
+        ensemble,
         ended_by=interrupt.number,
         num_ended=len(ended),
         total_s=time.monotonic() - start,

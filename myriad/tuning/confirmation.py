@@ -1,4 +1,4 @@
-"""The end of a campaign: its best trials are trained again, on fresh seeds.
+"""The end of a campaign: its best trials are trained again, on fresh seeds and as an ensemble.
 
 A winner must differ from the agent's defaults by more than luck.
 """
@@ -10,11 +10,16 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import optuna
 from optuna.trial import FrozenTrial
 
-from myriad.tuning.objective import CONFIDENCE, Programs, Score, Shape, Training
+from myriad.agents.agent import Learner
+from myriad.spaces import Box, Discrete
+from myriad.training.evaluation import Evaluation, key_alone
+from myriad.tuning.objective import CONFIDENCE, NUM_EPISODES, Programs, Score, Shape, Training
 from myriad.tuning.study import best_trials
 
 # The distance between the seeds of the trials, of the confirmation and of the validation.
@@ -84,6 +89,24 @@ class Confirmation:
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class Ensemble:
+    """The best policies together, evaluated on the same episodes as each of them alone.
+
+    Attributes:
+        trials: numbers of the trials, best first. Each was trained on the first training seed.
+        combined: how they act together: by the mean of their actions in a Box, and otherwise by the
+            action that most of them choose. In a tie, the best member among those decides.
+        score: the score of all together.
+        alone: the score of each alone.
+    """
+
+    trials: tuple[int, ...]
+    combined: str
+    score: Score
+    alone: tuple[Score, ...]
+
+
 def confirm_best(
     study: optuna.Study, programs: Programs, is_interrupted: IsInterrupted
 ) -> Confirmation | None:
@@ -103,9 +126,10 @@ def confirm_best(
     # Whole groups of as many seeds as a trial has.
     count = -(-_LEAST_SEEDS // settings.num_seeds) * settings.num_seeds
     seeds = [settings.seed + FRESH_SEEDS + index for index in range(count)]
-    scores = train_again(programs, fields, seeds, is_interrupted)
-    if scores is None:
+    again = train_again(programs, fields, seeds, is_interrupted)
+    if again is None:
         return None
+    scores = scores_of(again)
     return confirm(scores.pop(None, None), scores, seeds)
 
 
@@ -168,7 +192,82 @@ def validate(best: FrozenTrial, programs: Programs, is_interrupted: IsInterrupte
     settings = programs.settings
     seeds = [settings.seed + VALIDATION_SEEDS + index for index in range(settings.validate)]
     fields = {best.number: programs.space.fields(best.params)}
-    return (train_again(programs, fields, seeds, is_interrupted) or {}).get(best.number)
+    return scores_of(train_again(programs, fields, seeds, is_interrupted) or {}).get(best.number)
+
+
+def evaluate_ensemble(
+    study: optuna.Study, programs: Programs, is_interrupted: IsInterrupted
+) -> Ensemble | None:
+    """Train the `settings.ensemble` best trials again, and evaluate their policies together.
+
+    Returns:
+        None if fewer than two could be trained, or it was interrupted.
+    """
+    settings, space = programs.settings, programs.space
+    best = best_trials(study, settings)[: settings.ensemble]
+    fields = {trial.number: space.fields(trial.params) for trial in best}
+    seeds = [settings.seed]
+    again = train_again(programs, fields, seeds, is_interrupted, keeps_agents=True) or {}
+    if len(again) < 2:
+        return None
+    states = tuple(each.agents[0] for (each,) in again.values())
+    configs = [settings.config(**fields[number]) for number in again]
+    env = configs[0].environment
+    together = EnsemblePolicy(env, tuple(each.learner for each in configs))
+    key = key_alone(settings.seed + VALIDATION_SEEDS)
+
+    def score(learner: Any, state: Any) -> Score:
+        evaluation = Evaluation(env, learner, NUM_EPISODES, max_steps=configs[0].eval_max_steps)
+        returns, _ = jax.device_get(jax.jit(evaluation.returns)(state, key, evaluation.env_params))
+        return Score.of(returns[None])
+
+    alone = tuple(score(each.learner, state) for each, state in zip(configs, states, strict=True))
+    combined = "mean action" if together.is_box else "majority vote"
+    return Ensemble(tuple(again), combined, score(together, states), alone)
+
+
+@dataclasses.dataclass(frozen=True)
+class EnsemblePolicy(Learner[Any]):
+    """Several policies as one, for an evaluation. Its state is the tuple of their states.
+
+    Attributes:
+        env: the environment.
+        members: the learners, the best first.
+    """
+
+    env: Any
+    members: tuple[Any, ...]
+
+    @property
+    def is_box(self) -> bool:
+        """Whether actions are averaged, in place of a vote."""
+        return isinstance(self.env.action_space(self.env.default_params), Box)
+
+    def first_memory(self, num_envs: int) -> Any:
+        return tuple(member.first_memory(num_envs) for member in self.members)
+
+    def control(
+        self, state: Any, memory: Any, key: jax.Array, obs: jax.Array, *, greedy: bool
+    ) -> tuple[jax.Array, Any]:
+        chosen = [
+            member.control(state[i], memory[i], jax.random.fold_in(key, i), obs, greedy=greedy)
+            for i, member in enumerate(self.members)
+        ]
+        actions, memories = zip(*chosen, strict=True)
+        return self._together(jnp.stack(actions)), memories
+
+    def _together(self, actions: jax.Array) -> jax.Array:
+        if self.is_box:
+            return jnp.mean(actions, axis=0)
+        # The choice of most members, component by component.
+        space = self.env.action_space(self.env.default_params)
+        most = space.n if isinstance(space, Discrete) else max(space.nvec)
+        count = len(self.members)
+        # Better members' votes count slightly more, to break ties. All the extra together is less
+        # than one vote.
+        weights = 1 + (count - jnp.arange(count)) / (count * (count + 1))
+        votes = jax.nn.one_hot(actions, int(most)) * weights.reshape(-1, *[1] * actions.ndim)
+        return jnp.argmax(votes.sum(axis=0), axis=-1).astype(actions.dtype)
 
 
 def train_again(
@@ -176,7 +275,9 @@ def train_again(
     fields: Mapping[Any, Mapping[str, Any]],
     seeds: Sequence[int],
     is_interrupted: IsInterrupted = lambda: False,
-) -> dict[Any, Score] | None:
+    *,
+    keeps_agents: bool = False,
+) -> dict[Any, list[Training]] | None:
     """Train configurations over seeds, in the programs of the trials.
 
     Args:
@@ -184,15 +285,16 @@ def train_again(
         fields: the configurations by the numbers of their trials, the default by None.
         seeds: the training seeds.
         is_interrupted: returns whether to stop now.
+        keeps_agents: keep the agents' states.
 
     Returns:
-        the score of each configuration; None after an interrupt. One that failed on a seed is left
-        out, with a warning.
+        the trainings of each configuration in the order of the seeds; None after an interrupt. A
+        configuration of which one failed is left out, with a warning.
     """
     each = programs.settings.num_seeds
     groups = [tuple(seeds[first : first + each]) for first in range(0, len(seeds), each)]
     again = {
-        number: [Training(values, group, number) for group in groups]
+        number: [Training(values, group, number, keeps_agents) for group in groups]
         for number, values in fields.items()
     }
     waiting = [training for trainings in again.values() for training in trainings]
@@ -212,6 +314,11 @@ def train_again(
             again.pop(number, None)
     if not all(training.is_over for trainings in again.values() for training in trainings):
         return None
+    return again
+
+
+def scores_of(again: Mapping[Any, Sequence[Training]]) -> dict[Any, Score]:
+    """Return the scores of configurations that were trained again."""
     return {
         number: Score.of(np.concatenate([each.returns for each in trainings]))
         for number, trainings in again.items()

@@ -103,11 +103,13 @@ class Training:
         fields: fields of the configuration, as `SearchSpace.suggest` returns them.
         seeds: the training seeds.
         origin: what it is for, such as Optuna's trial.
+        keeps_agents: keep the agents' states at the end.
         num_bytes: the bytes that it needs for all of its seeds, once its programs are compiled.
         update: updates done, in every seed.
         train_s: seconds of training; with those beside it, unless they are an objective.
         steps: the steps that the last evaluation reports.
         returns: the returns of its episodes, `[S, E]`.
+        agents: the agents' states at the end, one for each seed, if they are kept.
         failure: why it can't continue.
         is_over: whether it has ended. Set it to end it early.
     """
@@ -115,11 +117,13 @@ class Training:
     fields: Mapping[str, Any]
     seeds: tuple[int, ...]
     origin: Any = None
+    keeps_agents: bool = False
     num_bytes: int = 0
     update: int = 0
     train_s: float = 0.0
     steps: Sequence[int] = ()
     returns: Any = None
+    agents: Sequence[Any] = ()
     failure: str = ""
     is_over: bool = False
 
@@ -330,6 +334,9 @@ class _Slots:
             training.returns = returns[slots]
             training.steps = self._boundaries[training.update]
             training.is_over = training.update == max(self._boundaries)
+            if training.is_over and training.keeps_agents:
+                members = [self.population.member(self._state, slot) for slot in slots]
+                training.agents = [each.agent for each in members]
 
     def _steps(self, training: Training) -> int:
         return training.update * self.population.steps_per_update

@@ -165,6 +165,7 @@ def to_json(result: TuneResult) -> str:
         "command": None if best is None else train_command(best_config(result)),
         "confirmation": result.confirmation,
         "validation": result.validation,
+        "ensemble": result.ensemble,
         "is_interrupted": result.ended_by != 0,
         "total_s": result.total_s,
         "compile_s": result.compile_s,
@@ -313,6 +314,15 @@ def _best_lines(result: TuneResult, best: FrozenTrial) -> list[str]:
         lines.append(f"validated: return {_interval(result.validation)} over {count} seeds")
     elif settings.validate and not result.ended_by:
         lines.append("not validated: it failed on one of the seeds")
+    if result.ensemble is not None:
+        together = result.ensemble
+        lines.append(
+            f"ensemble: return {_interval(together.score)} by {together.combined} of trials "
+            f"{', '.join(map(str, together.trials))}; trial {together.trials[0]} alone "
+            f"{together.alone[0].value:.5g}"
+        )
+    elif settings.ensemble and not result.ended_by:
+        lines.append("no ensemble: fewer than two of the best could be trained again")
     width = max(map(len, result.fields), default=0)
     lines += [f"  {name.ljust(width)}  {value}" for name, value in result.fields.items()]
     return [*lines, train_command(best_config(result))]

@@ -104,6 +104,9 @@ class TuneSettings:
     validate: Annotated[int, Integer(0, 1_000)] = 0
     """Number of fresh seeds on which the best parameters are trained again at the end."""
 
+    ensemble: Annotated[int, Integer(0, 100)] = 0
+    """Number of best policies that are evaluated together at the end."""
+
     fail_if_exists: bool = False
     """Refuse an existing study. Otherwise it is resumed."""
 
@@ -131,6 +134,7 @@ class TuneSettings:
         rules = (
             ("n_jobs", self.n_jobs != 0, "be at least 1, or -1 for all cores"),
             ("eval_interval", self.steps_per_eval <= self.num_steps, most),
+            ("ensemble", self.ensemble != 1, "be 0 or at least 2"),
             ("study_name", is_safe, "be up to 100 of A-Z a-z 0-9 _ . = - and begin with no . = -"),
             ("objectives", 0 < count == len({*self.objectives}), "be one or more different ones"),
             ("pruner", is_compared, "be none with several objectives, which no pruner compares"),

@@ -33,6 +33,7 @@ CARTPOLE = ["--env", "cartpole-control"]
         ("--scenario easy", "unknown field 'scenario' of cartpole"),
         ("--env pendulum-control --agent dqn", "must have finitely many actions for DQN"),
         ("--n-jobs 0", "--n-jobs must be at least 1"),
+        ("--ensemble 1", "--ensemble must be 0 or at least 2"),
         ("--objectives return return", "--objectives must"),
         ("--eval-interval 60000", "--eval-interval must be at most num_steps (50,000)"),
         ("--storage postgresql://me:hush@127.0.0.1:1/x", "onnection refused"),

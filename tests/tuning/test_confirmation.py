@@ -1,12 +1,16 @@
-"""Whether a winner is more than luck, trained again on fresh seeds."""
+"""Whether a winner is more than luck, trained again on fresh seeds, and the best together."""
 
+import dataclasses
 import math
 
+import jax
 import numpy as np
 import pytest
 from scipy import stats
 
-from myriad.tuning.confirmation import confirm, difference_interval
+from myriad import make_env
+from myriad.agents import Learner
+from myriad.tuning.confirmation import EnsemblePolicy, confirm, difference_interval
 from myriad.tuning.objective import Score
 
 
@@ -55,3 +59,29 @@ def test_more_candidates_make_no_lucky_one_a_winner():
         found = confirm(default, dict(enumerate(others)), range(5))
         wins += found.winner is not None
     assert wins / 400 < 0.05
+
+
+@dataclasses.dataclass(frozen=True)
+class Fixed(Learner):
+    """A policy whose actions are its state."""
+
+    def act(self, state, key, obs, *, greedy):
+        return state
+
+
+def together(env, *actions):
+    policy = EnsemblePolicy(make_env(env), (Fixed(),) * len(actions))
+    states = tuple(map(np.asarray, actions))
+    memory = policy.first_memory(1)
+    action, _ = policy.control(states, memory, jax.random.key(0), None, greedy=True)
+    return np.asarray(action)
+
+
+def test_an_ensemble_takes_the_mean_in_a_box_and_elsewhere_a_vote_in_doubt_that_of_the_best():
+    mean = together("pendulum", np.array([[1.0]]), np.array([[2.0]]))
+    assert mean.tolist() == [[1.5]]
+    votes = together("cartpole-control", [0, 1, 1], [1, 1, 0], [1, 0, 0])
+    assert votes.tolist() == [1, 1, 0]
+    assert together("cartpole-control", [1, 0], [0, 1]).tolist() == [1, 0]
+    several = together("bucket-brigade", [[3, 1, 0]], [[3, 0, 1]], [[7, 0, 1]])
+    assert several.tolist() == [[3, 0, 1]]

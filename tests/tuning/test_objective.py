@@ -1,13 +1,14 @@
 """Trials side by side in one program: pruned, refilled, failed alone and judged on fresh seeds."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from optuna.trial import TrialState
 
-from myriad.engine.random import numbers_of
 from myriad.tuning import objective
-from myriad.tuning.objective import Programs, _evaluation_key, boundaries
+from myriad.tuning.confirmation import train_again
+from myriad.tuning.objective import NUM_EPISODES, Programs, boundaries
 from myriad.tuning.space import SearchSpace
 from myriad.tuning.storage import disconnect
 from myriad.tuning.study import TrialLoop, open_study
@@ -134,9 +135,14 @@ def test_a_parameter_that_is_not_drawn_has_its_default_and_not_what_others_drew(
     assert same == again
 
 
-def test_fresh_seeds_have_episodes_of_their_own():
-    keys = [numbers_of(_evaluation_key(42, seed)) for seed in (42, 43, 1_042, 1_043)]
-    assert len({tuple(key.tolist()) for key in keys}) == 4
+@pytest.mark.slow
+def test_fresh_seeds_have_episodes_of_their_own(tmp_path):
+    settings, space = campaign(tmp_path, num_seeds=2)
+    seeds = [settings.seed, settings.seed + 1, settings.seed + 1_000, settings.seed + 1_001]
+    again = train_again(Programs(settings, space), {0: space.fields(GOOD)}, seeds)
+    returns = np.concatenate([training.returns for training in again[0]])
+    assert returns[:2].size >= NUM_EPISODES
+    assert len({tuple(of_seed) for of_seed in returns.tolist()}) == 4
 
 
 @pytest.mark.slow

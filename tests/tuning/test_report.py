@@ -26,7 +26,7 @@ def campaign(tmp_path, completed):
     score = Score.of(np.array([[90.0], [92.0], [94.0]]))
     found = confirm(Score.of(np.array([[10.0], [12.0], [11.0]])), {completed - 1: score}, [1, 2, 3])
     best, found = (study.trials[-1], found) if completed else (None, None)
-    return TuneResult(made, space, study, best, found, None, 0, completed, 1.0, ())
+    return TuneResult(made, space, study, best, found, None, None, 0, completed, 1.0, ())
 
 
 @pytest.mark.parametrize(
