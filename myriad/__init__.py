@@ -4,8 +4,6 @@ The public names load on first use, so that `import myriad` is almost free.
 """
 
 import importlib
-import os
-import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -82,18 +80,6 @@ _HOMES = {
     }.items()
     for name in names.split()
 }
-
-
-# Distributions of other people own the name myriad, and install their files into this folder.
-# (`pathlib` would take longer to load than all of this file.)
-_BESIDE = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120
-for _name in os.listdir(_BESIDE) if os.path.isdir(_BESIDE) else ():  # noqa: PTH112, PTH208
-    if _name.startswith("myriad-") and _name.endswith(".dist-info"):
-        warnings.warn(
-            f"{_name.removesuffix('.dist-info')} is installed, too. It is another package, or ours "
-            "under its old name: pip uninstall myriad myriad-rl, then pip install myriad-rl.",
-            stacklevel=2,
-        )
 
 
 def __getattr__(name: str) -> Any:

@@ -52,13 +52,6 @@ def test_a_registry_refuses_a_name_twice_and_takes_an_object():
         registry.add("one", 2)
 
 
-def test_an_import_says_that_another_package_of_its_name_is_installed(tmp_path):
-    (tmp_path / "myriad").symlink_to(Path(myriad.__file__).parent)
-    (tmp_path / "myriad-0.1.4.dist-info").mkdir()
-    said = python("-c", "import myriad", cwd=tmp_path).stderr
-    assert "myriad-0.1.4 is installed, too" in said
-
-
 def test_no_module_imports_one_above_it_by_a_string():
     """The linter of imports doesn't see such strings. The lazy names of the package are below."""
     named = re.compile(r"import_module\(\s*f?[\"']myriad")

@@ -1,7 +1,6 @@
 """The workflows are valid, have no known weakness, and run what also runs on a laptop."""
 
 import os
-import re
 import shutil
 import sys
 from pathlib import Path
@@ -73,27 +72,6 @@ def test_make_gate_says_which_exit_code_it_hides(tmp_path):
     done = run("make", "gate", "BASE=HEAD", cwd=tmp_path, code=2, **without_make())
     assert "# Gate: -m perfgate --base HEAD" in done.stdout
     assert "The gate's exit code is 3. Make turns it into 2" in done.stderr
-
-
-def test_no_push_cancels_the_weekly_run_and_pages_wait_for_no_measurement():
-    benchmarks, pages = (load(f"{name}.yml") for name in ("benchmarks", "pages"))
-    *_, weekly = [each["cron"] for each in benchmarks[True]["schedule"]]
-    group = benchmarks["concurrency"]["group"]
-    assert f"github.event.schedule == '{weekly}' && 'weekly' || 'commits'" in group
-    assert pages[True]["push"] == {"branches": ["main"]}
-    assert pages[True]["workflow_run"]["workflows"] == [benchmarks["name"]]
-    assert "ci/part.sh plots" in str(pages["jobs"]["site"]["steps"])
-    assert not {"measure", "suites", "store"} & pages["jobs"].keys()
-
-
-def test_the_tests_run_on_the_oldest_and_the_newest_python():
-    matrix = load("tests.yml")["jobs"]["test"]["strategy"]["matrix"]
-    pythons = [row["python"] for row in matrix["include"] if row["target"] == "test"]
-    project = (ROOT / "pyproject.toml").read_text()
-    oldest = re.search(r'requires-python = ">=(3\.\d+)', project)
-    newest = re.findall(r"Programming Language :: Python :: (3\.\d+)", project)
-    assert oldest
-    assert pythons == [oldest[1], newest[-1]]
 
 
 def test_a_job_has_time_for_all_its_parts():

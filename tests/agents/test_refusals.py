@@ -49,7 +49,6 @@ NETWORKS = [
     ("narrow", "ppo", {"network": "cnn"}, "3 x 3 cells"),
     ("snake", "ppo", {"network": "nature-cnn"}, "36 x 36 cells"),
     ("cartpole", "ppo", {"first_log_std": 3.0}, "^first_log_std .* no effect, but got 3.0"),
-    ("cartpole", "ppo", {"action_scale": 3.0}, "^action_scale .* no effect, but got 3.0"),
     ("pendulum", "ppo", {"action_scale": 3.0}, "^action_scale .* no effect, but got 3.0"),
     ("snake", "ppo", {"attention": "xla"}, "attention must be 'auto' with network mlp"),
     ("snake", "ppo", {"network": "attention", "attention": "chunked"}, "attention 'chunked'.* Kno"),
