@@ -120,8 +120,7 @@ def test_a_campaign_leaves_files_a_command_that_trains_and_a_study_to_go_on_with
     # The best few and the default train again on five seeds on which no trial trained.
     confirmed, best = results["confirmation"], results["best"]
     assert confirmed["seeds"] == [*range(1042, 1047)]
-    assert confirmed["default"]["number"] is None
-    assert len(confirmed["default"]["score"]["by_seed"]) == 5
+    assert len(confirmed["default"]["by_seed"]) == 5
     study = optuna.load_study(study_name="small", storage="sqlite:///made/studies.db")
     winner = confirmed["candidates"][0]["number"]
     assert study.user_attrs["best_confirmed"] == best["number"] == winner
