@@ -69,6 +69,7 @@ site: .venv/bench.stamp
 	@$(RUN) ci.site.build $(ARGS)
 
 docs: build/pictures.stamp
+	@rm -rf docs/api  # else the page of a class that is gone would stay
 	@$(RUN) sphinx --quiet --fail-on-warning --keep-going --builder html \
 	  --doctree-dir build/doctrees docs $(DOCS) $(ARGS)
 	@echo '$(DOCS)/index.html'

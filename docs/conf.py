@@ -88,8 +88,7 @@ def drop_ranges(app: Sphinx, obj: Any, bound_method: bool) -> None:  # noqa: FBT
 
 def write_class_pages(app: Sphinx) -> None:
     """Give each class of the reference a page of its own."""
-    shutil.rmtree(CLASS_PAGES, ignore_errors=True)
-    CLASS_PAGES.mkdir()
+    CLASS_PAGES.mkdir(exist_ok=True)  # Builds at the same time write the same.
     for entry in CLASS.finditer((HERE / f"{REFERENCE}.md").read_text()):
         title = entry[1].rpartition(".")[2]
         page = "\n".join([title, "=" * len(title), "", entry[0]])
