@@ -156,7 +156,16 @@ def _raise_faults(
 
 def quickly(function: Callable[..., Any]) -> Any:
     """Return `jax.jit(function)`, which compiles in less time and to a slower program."""
-    return jax.jit(function, compiler_options=_QUICK)
+    return jax.jit(function, compiler_options=_quick_options())
+
+
+@functools.cache
+def _quick_options() -> dict[str, Any]:
+    try:
+        jax.jit(lambda: 0, compiler_options=_QUICK)()
+    except jax.errors.JaxRuntimeError:  # jaxlib 0.11 doesn't know all of them.
+        return {}
+    return _QUICK
 
 
 @functools.lru_cache(maxsize=64)
