@@ -1,6 +1,7 @@
 """The workflows are valid, have no known weakness, and run what also runs on a laptop."""
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -47,6 +48,22 @@ def test_a_job_is_given_no_more_than_it_needs_and_nothing_for_a_pull_request():
             assert writes == allowed, f"{path.name}: {name}"
 
 
+def test_actions_have_one_version_everywhere_which_a_comment_names():
+    text = "".join(path.read_text() for path in [*WORKFLOWS, *ACTIONS])
+    pins = {used for used in re.findall(r"uses: (.*)", text) if not used.startswith("./")}
+    assert len(pins) == len({used.partition("@")[0] for used in pins})
+    assert all(re.search(r" # v\d+\.\d+\.\d+$", used) for used in pins)
+
+
+def test_who_needs_the_history_has_it():
+    """`make site` orders results by commit, the gate needs the merge base, asv the new commits."""
+    for path in WORKFLOWS:
+        for name, job in load(path)["jobs"].items():
+            text = " ".join(step.get("run", "") for step in job["steps"])
+            if re.search(r"make site|-m perfgate --base|record\.sh", text):
+                assert job["steps"][0]["with"]["fetch-depth"] == 0, f"{path.name}: {name}"
+
+
 def test_the_gates_job_ends_as_the_gate_does_and_the_comment_follows_it():
     gate = load("perf-gate.yml")
     steps = gate["jobs"]["gate"]["steps"]
@@ -72,6 +89,38 @@ def test_make_gate_says_which_exit_code_it_hides(tmp_path):
     done = run("make", "gate", "BASE=HEAD", cwd=tmp_path, code=2, **without_make())
     assert "# Gate: -m perfgate --base HEAD" in done.stdout
     assert "The gate's exit code is 3. Make turns it into 2" in done.stderr
+
+
+def test_no_push_cancels_the_weekly_run_and_pages_wait_for_no_measurement():
+    benchmarks, pages = (load(f"{name}.yml") for name in ("benchmarks", "pages"))
+    *_, weekly = [each["cron"] for each in benchmarks[True]["schedule"]]
+    group = benchmarks["concurrency"]["group"]
+    assert f"github.event.schedule == '{weekly}' && 'weekly' || 'commits'" in group
+    assert pages[True]["push"] == {"branches": ["main"]}
+    assert pages[True]["workflow_run"]["workflows"] == [benchmarks["name"]]
+    assert "ci/part.sh plots" in str(pages["jobs"]["site"]["steps"])
+    assert not {"measure", "suites", "store"} & pages["jobs"].keys()
+
+
+def test_the_tests_run_on_the_oldest_and_the_newest_python():
+    matrix = load("tests.yml")["jobs"]["test"]["strategy"]["matrix"]
+    pythons = [row["python"] for row in matrix["include"] if row["target"] == "test"]
+    project = (ROOT / "pyproject.toml").read_text()
+    oldest = re.search(r'requires-python = ">=(3\.\d+)', project)
+    newest = re.findall(r"Programming Language :: Python :: (3\.\d+)", project)
+    assert oldest
+    assert pythons == [oldest[1], newest[-1]]
+
+
+def test_a_job_has_time_for_all_its_parts():
+    """GitHub keeps nothing of a job that it stops, so each part has to stop before."""
+    found = 0
+    for job in (load("benchmarks.yml")["jobs"] | load("pages.yml")["jobs"]).values():
+        lines = [step["run"].split() for step in job["steps"] if "run" in step]
+        limits_s = [int(words[2]) for words in lines if words[0] == "ci/part.sh"]
+        assert sum(limits_s) <= (job["timeout-minutes"] - 10) * 60
+        found += len(limits_s)
+    assert found == 6
 
 
 def test_results_are_added_to_branches_and_come_back_to_the_folders_they_were_stored_from():

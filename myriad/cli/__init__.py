@@ -43,6 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the arguments; by default those of this process.
     """
     is_ours = argv is None  # Otherwise the caller owns the process and its signals.
+    _open_standard_files()
     if is_ours:
         Interrupts().install()
     code = _code_of(argv, is_ours=is_ours)
@@ -130,6 +131,13 @@ def _end(interrupt: KeyboardInterrupt) -> NoReturn:
         sys.stdout.flush()
     # Python's normal exit would abort if a thread is still compiling.
     os._exit(_INTERRUPTED)
+
+
+def _open_standard_files() -> None:
+    """Open closed standard streams, or the next file would get their number and their output."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:  # 2 is standard error
+        pass
+    os.close(number)
 
 
 def _close_stdout() -> None:

@@ -15,7 +15,7 @@ import pytest
 from myriad import distributed
 from myriad.cli import main
 from myriad.distributed import interrupt_noted
-from myriad.training.run_folder import RunFolder
+from myriad.training.run_folder import RunFolder, rows_of
 from tests.child_processes import run, until
 
 LONG = ["train", "--env", "cartpole", "--agent", "pid", "--num-envs", "2"]
@@ -85,6 +85,24 @@ def test_interrupts_at_the_start_end_in_no_traceback(delay_s, tmp_path):
 def test_an_output_that_nobody_takes_is_no_traceback(output, code, sentence):
     command = f'set -o pipefail; (sleep 0.5; "$0" -m myriad.cli envs) {output}'
     assert run("bash", "-c", command, sys.executable, code=code).stderr == sentence
+
+
+# Else the next files would get the numbers of standard output and error, and what is written there.
+CLOSED = """
+import os, sys
+from myriad.cli import main
+code = main(sys.argv[1:])
+os.fstat(1), os.fstat(2)
+sys.exit(code)
+"""
+
+
+@pytest.mark.slow
+def test_a_training_needs_no_standard_outputs_and_opens_them(tmp_path):
+    words = ["train", "--env=cartpole", "--agent=pid", "--num-envs=2", "--steps-per-env=64"]
+    words += ["--eval-rollouts=2", f"--run-folder={tmp_path / 'run'}"]
+    run("bash", "-c", '"$0" -c "$@" >&- 2>&-', sys.executable, CLOSED, *words)
+    assert rows_of((tmp_path / "run" / "metrics.jsonl").read_text())
 
 
 def test_a_file_that_fails_is_named_and_not_taken_for_standard_output(
