@@ -98,6 +98,14 @@ class Shuffled(Generated):
         return obs, dataclasses.replace(state, grid=jax.random.permutation(key, state.grid))
 
 
+def test_environments_that_sort_run_in_larger_tiles():
+    sizes = []
+    for env in (Generated(("where",)), Shuffled(("where",))):
+        rollout = Rollout(env, make_agent("random", env), num_envs=10_000)
+        sizes.append(rollout.layout.tile_size)
+    assert sizes[0] < 300 < sizes[1]
+
+
 @pytest.mark.slow
 def test_environments_with_parameters_of_their_own_follow_them_for_every_layout():
     env = make_env("cartpole-control")

@@ -1,5 +1,6 @@
 """PPO against independent NumPy references, and what all learners from rollouts share with it."""
 
+import functools
 import math
 
 import jax
@@ -190,6 +191,21 @@ def test_blocks_change_nothing_but_the_memory(num_rows):
     np.testing.assert_array_equal(
         map_over_blocks(lambda block: block[:, 0] * 2, rows), rows[:, 0] * 2
     )
+
+
+def test_parts_take_a_sixteenth_of_the_memory(monkeypatch):
+    monkeypatch.setattr(minibatches, "BLOCK_ROWS", 1 << 30)  # blocks for the cache save it, too
+
+    def loss(weights, rows):
+        return jnp.mean(jnp.tanh(rows @ weights) ** 2)
+
+    def temporaries(parts):
+        gradient = functools.partial(jax.grad(loss), jnp.ones((64, 256)))
+        program = jax.jit(lambda rows: mean_over_blocks(gradient, rows, parts))
+        compiled = program.lower(jnp.ones((16_384, 64))).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    assert temporaries(1) >= 10 * temporaries(16)
 
 
 @pytest.mark.slow

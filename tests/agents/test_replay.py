@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 import types
 
 import jax
@@ -63,6 +64,34 @@ def test_samples_are_uniform_over_what_a_plain_ring_holds(capacity, num_envs, me
         assert sorted(values) == sorted(plain.kept)
         expected = 40_000 / len(plain.kept)
         assert np.abs(counts - expected).max() < 5 * np.sqrt(expected)
+
+
+@pytest.mark.parametrize(("capacity", "num_envs"), [(1_000_000, 100), (1000, 10_000)])
+@pytest.mark.parametrize("memory", ["device", "host"])
+def test_a_loop_of_writes_and_samples_copies_no_column(capacity, num_envs, memory):
+    ring = ReplayRing(capacity, num_envs, memory)
+
+    def loop(state, num_steps):
+        def body(i, carry):
+            state, total = carry
+            state = ring.write(state, jnp.full((num_envs, 3), i, jnp.float32))
+            key = jax.random.fold_in(jax.random.key(0), i)
+            return state, total + ring.sample(key, state, 32).sum()
+
+        return jax.lax.fori_loop(0, num_steps, body, (state, jnp.zeros(())))
+
+    state = ring.init(jnp.zeros((num_envs, 3)))
+    compiled = jax.jit(loop, donate_argnums=0).lower(state, jnp.int32(3)).compile()
+    column = rf"f32\[{capacity},3\]\S*"
+    touched = re.findall(rf"= {column} (\S+?)\(", compiled.as_text())
+    assert "copy" not in touched
+    assert "select" not in touched
+    # Updated in place: no second ring among the temporaries, only a row or two.
+    stated = compiled.memory_analysis()
+    temporaries = stated.temp_size_in_bytes + stated.host_temp_size_in_bytes
+    assert temporaries < min(capacity, num_envs) * 12 * 4
+    aliased = stated.alias_size_in_bytes + stated.host_alias_size_in_bytes
+    assert aliased >= capacity * 12
 
 
 @pytest.mark.parametrize("agent", ["dqn", "sac", "td3"])
