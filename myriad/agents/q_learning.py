@@ -85,9 +85,7 @@ class QNetwork:
 
     def best_action(self, values: jax.Array) -> jax.Array:
         """Return the action of the highest value, the first of several: int32 `[B]` or `[B, C]`."""
-        return self._action(
-            [argmax(head, axis=1).astype(jnp.int32) for head in self._heads(values)]
-        )
+        return self._action([argmax(head, axis=1) for head in self._heads(values)])
 
     def best_value(self, values: jax.Array) -> jax.Array:
         """Return the highest value that an action has, `[B]`."""
@@ -190,7 +188,7 @@ def epsilon_greedy(
         anything = jnp.sum(rank <= drawn[:, None], axis=1, dtype=jnp.int32)
     # float32 holds 24 bits exactly, so epsilon 0 never explores and epsilon 1 always does.
     explores = (explore >> 8).astype(jnp.float32) < epsilon * np.float32(1 << 24)
-    return jnp.where(explores, anything, argmax(values, axis=1).astype(jnp.int32))
+    return jnp.where(explores, anything, argmax(values, axis=1))
 
 
 def value_of(values: jax.Array, action: jax.Array) -> jax.Array:
