@@ -69,11 +69,11 @@ class CallError(Exception):
 
 
 def check_env(env: Environment, *, skip: Sequence[Stage] = ()) -> None:
-    """Try `env` and list all its faults. It compiles: seconds for CartPole, minutes for brax.
+    """Try `env` and list its faults. It compiles: seconds for CartPole, minutes for brax.
 
     At the end it prints the processor time that it took to the standard error stream.
 
-    The stages, in this order:
+    The stages, in this order. It stops at the first with faults, and an error ends a stage:
 
     - members: what is missing, and what can't be hashed.
     - reset and step: results of wrong shapes and dtypes, code that JAX can't trace, and states that

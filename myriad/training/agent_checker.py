@@ -37,11 +37,11 @@ _NUM_UPDATES = 3
 
 @checked
 def check_agent(agent: str, env: str | AnyEnvironment = "cartpole", **options: Any) -> None:
-    """Try a learner and list all its faults. It compiles and trains for a few updates.
+    """Try a learner and list its faults. It compiles and trains for a few updates.
 
     At the end it prints the processor time that it took to the standard error stream.
 
-    The stages, in this order. It stops at the first with faults:
+    The stages, in this order. It stops at the first with faults, and an error ends a stage:
 
     - shapes and actions: results of `init`, `update` and `act` of wrong shapes and dtypes, metrics
       that `metric_names` doesn't name, and code that JAX can't trace.
