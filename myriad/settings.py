@@ -18,9 +18,6 @@ from myriad.errors import InvalidArgumentError, closest
 from myriad.files import read_text, user_path
 from myriad.ranges import Integer, range_in, require
 
-# The source of a value that came from the flag of the same name.
-FLAG = "flag"
-
 OFF = ("off", "0", "false", "no", "")
 _SWITCHES = {"true": True, "1": True, "yes": True, "on": True} | dict.fromkeys(OFF[:-1], False)
 _PREFIX = "MYRIAD_"

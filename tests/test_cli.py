@@ -9,7 +9,8 @@ import pytest
 from myriad import __version__, list_envs, make_env
 from myriad.agents import list_agents, make_learner
 from myriad.agents.ppo import PPO
-from myriad.cli import main, parse
+from myriad.cli import main
+from myriad.cli.arguments import parse
 from myriad.cli.flags import NAMES, sentences
 from myriad.training.config import TrainingConfig
 from tests.child_processes import python
@@ -67,9 +68,9 @@ def test_a_file_may_leave_to_flags_what_to_train(help_of, refused, tmp_path):
     file.write_text('env = "cartpole"\nnum_envs = 2\nsteps_per_env = 7\n')
     for flag, steps in (("--steps-per-env", 64), ("--total-steps", 32)):
         argv = ["train", "--config", str(file), "--agent", "random", flag, "64"]
-        assert parse(argv).training().steps_per_env == steps  # yours replaces the file's
+        assert parse(argv).described()[0].steps_per_env == steps  # yours replaces the file's
     file.write_text('env = "cartpole"\nnum_envs = 77\n')
-    config = parse(["train", "--config", str(file), "--agent", "ppo"]).training()
+    config = parse(["train", "--config", str(file), "--agent", "ppo"]).described()[0]
     assert (config.env, config.agent, config.num_envs) == ("cartpole", "ppo", 77)
     assert "(default: 77)" in help_of("train", "--config", str(file), "--agent", "ppo")
     file.write_text('env = "cartpole"\nagent = "ppo"\n[env_options]\ntau = -1\n')

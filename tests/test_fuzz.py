@@ -79,8 +79,8 @@ def assert_ends_well(argv, capsys):
 
 def understood(command):
     """Stand in for a command's work, which may be long."""
-    if hasattr(command, "training"):
-        command.training()
+    if hasattr(command, "described"):
+        command.described()
 
 
 @pytest.mark.usefixtures("_folder")

@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 
 from myriad import create_config, presets
-from myriad.cli import main, parse
+from myriad.cli import main
+from myriad.cli.arguments import parse
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.presets import list_presets, load_preset
 from myriad.training.active_settings import active_settings
@@ -91,7 +92,7 @@ def test_a_preset_says_whether_the_autotuner_chooses_the_chunk(
 
     monkeypatch.setattr("myriad.api.autotune", tuned)
     argv = ["train", "--env=cartpole", "--agent=ppo", "--preset=quick", *flags]
-    assert parse(argv).training().given.get("scan_chunk_size") == chunk
+    assert parse(argv).described()[0].given.get("scan_chunk_size") == chunk
     assert len(asked) == (chunk == 64)
 
 

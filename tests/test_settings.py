@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from myriad import create_config, presets, settings, train_and_evaluate
-from myriad.cli import main, parse
+from myriad.cli import main
+from myriad.cli.arguments import parse
 from myriad.settings import Settings
 from myriad.training.config import TrainingConfig
 from tests.child_processes import python
@@ -92,12 +93,13 @@ def test_the_first_of_six_sources_that_says_the_batch_size_wins(
     monkeypatch.setattr(presets, "FOLDER", folder)
     if "environment" in given_by:
         monkeypatch.setenv("OPTIMAL_BATCH_SIZE", "32")
-    assert 1024 // parse(argv).training().learner.num_minibatches == SIZES[winner]
+    assert 1024 // parse(argv).described()[0].learner.num_minibatches == SIZES[winner]
 
 
 OWN, ALIAS = "USE_COMPILE", "USE_TORCH_COMPILE"
 BF16, FLASH = "USE_BF16", "USE_FLASH_ATTENTION"
-ATTENDS, DENIED = "--env=snake --agent.network=attention", "--no-flash-attention"
+ATTENDS = "--env=snake --agent.network=attention"
+ASKED, DENIED = "--flash-attention", "--no-flash-attention"
 COMPILE, DTYPE, ATTENTION = "compile_mode", "agent.compute_dtype", "agent.attention"
 
 
@@ -117,6 +119,8 @@ COMPILE, DTYPE, ATTENTION = "compile_mode", "agent.compute_dtype", "agent.attent
         # It is for the network that has it alone.
         ("", {FLASH: "true"}, {}, ATTENTION, None, FLASH),
         (ATTENDS, {FLASH: "false"}, {}, ATTENTION, "xla", FLASH),
+        # Which one it means depends on the dtype and the device.
+        (f"{ATTENDS} {ASKED}", {}, {}, ATTENTION, "auto", ASKED),
         (f"{ATTENDS} {DENIED}", {FLASH: "true"}, {}, ATTENTION, "xla", DENIED),
     ],
 )
@@ -145,7 +149,7 @@ def test_a_run_records_where_a_setting_came_from_and_goes_on_without_reading_it_
     folder, monkeypatch, refused
 ):
     monkeypatch.setenv("OPTIMAL_BATCH_SIZE", "32")
-    assert parse([*CARTPOLE, "dqn"]).training().learner.batch_size == 32
+    assert parse([*CARTPOLE, "dqn"]).described()[0].learner.batch_size == 32
     assert main([*CARTPOLE, "ppo", *SMALL, "--run-folder", "run", "--quiet"]) == 0
     record = json.loads(Path("run/environment.json").read_text())
     batch = next(each for each in record["settings"] if each["name"] == "batch")
@@ -166,10 +170,10 @@ def test_a_flag_that_says_the_default_still_wins_over_a_file(folder):
         'seed = 3\ntarget_return = 475.0\nlog_to = ["tensorboard"]\ncompile_mode = "jit"\n'
     )
     argv = ["train", *PPO, "--config", "mine.toml"]
-    config = parse(argv).training()
+    config = parse(argv).described()[0]
     assert (config.seed, config.target_return, config.log_to) == (3, 475.0, ["tensorboard"])
     flags = ["--seed", "0", "--target-return", "None", "--compile-mode=aot", "--log-to"]
-    config = parse([*argv, *flags]).training()
+    config = parse([*argv, *flags]).described()[0]
     assert (config.seed, config.target_return, config.log_to) == (0, None, [])
     assert config.compile_mode == "aot"
 
@@ -177,17 +181,17 @@ def test_a_flag_that_says_the_default_still_wins_over_a_file(folder):
 def test_trackers_and_their_names_come_from_flags_or_variables(folder, monkeypatch):
     (folder / "mine.toml").write_text('log_to = ["tensorboard", "wandb"]\n')
     for flag, trackers in (("--wandb", ["tensorboard", "wandb"]), ("--no-wandb", ["tensorboard"])):
-        config = parse(["train", *PPO, "--config", "mine.toml", flag]).training()
+        config = parse(["train", *PPO, "--config", "mine.toml", flag]).described()[0]
         assert config.log_to == trackers
     monkeypatch.setenv("WANDB_PROJECT", "of-environment")
     (folder / ".env").write_text("WANDB_NAME=of-file\nWANDB_TAGS=a, b\n")
     argv = ["train", *PPO, "--wandb"]
-    config = parse(argv).training()
+    config = parse(argv).described()[0]
     assert (config.wandb_project, config.wandb_name) == ("of-environment", "of-file")
     assert config.wandb_tags == ["a", "b"]
-    config = parse([*argv, "--wandb-project", "mine", "--wandb-tags", "c", "d"]).training()
+    config = parse([*argv, "--wandb-project", "mine", "--wandb-tags", "c", "d"]).described()[0]
     assert (config.wandb_project, config.wandb_tags) == ("mine", ["c", "d"])
-    assert parse(["train", *PPO]).training().wandb_project is None
+    assert parse(["train", *PPO]).described()[0].wandb_project is None
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from myriad.cli.flags import table
 from myriad.cli.training_flags import TrainingFlags
 from myriad.errors import InvalidArgumentError, MyriadError
 from myriad.files import unwritable
-from myriad.settings import FLAG, Settings, compilation_cache, home
+from myriad.settings import Settings, compilation_cache, home
 
 # The environment and agent to show settings for, unless you name others.
 _ENV, _AGENT = "cartpole-control", "ppo"
@@ -98,7 +98,7 @@ def _trackers(names: list[str], source: str) -> Any:
     return ActiveSetting(
         "trackers",
         ", ".join(names) or "none",
-        "--log-to" if source == FLAG else source,
+        source,
         active=bool(names) and not denied,
         reason=reason,
         flag="--log-to, --wandb",

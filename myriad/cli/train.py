@@ -9,7 +9,6 @@ from myriad.cli.flags import table
 from myriad.cli.training_flags import TrainingFlags
 from myriad.errors import InvalidArgumentError
 from myriad.ranges import Integer, NumSeeds
-from myriad.settings import FLAG
 
 # Flags that say how to run a training. They don't describe the training itself.
 _OF_PROCESSES = ("distributed", "coordinator", "num_processes", "process_id")
@@ -133,7 +132,7 @@ class Train(TrainingFlags):
             raise InvalidArgumentError("--num-seeds and --seeds say the same; give one of them.")
         seed = fields.get("seed", 0)
         fields["seeds"] = range(seed, seed + self.num_seeds)
-        sources["seeds"] = FLAG
+        sources["seeds"] = "--num-seeds"
         return fields, sources
 
 

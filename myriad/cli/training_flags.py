@@ -24,7 +24,7 @@ from myriad.cli.flags import (
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.files import read_text
 from myriad.ranges import ranges_of
-from myriad.settings import FLAG, Settings
+from myriad.settings import Settings
 from myriad.training.config import (
     FIELDS,
     SAME,
@@ -38,19 +38,14 @@ from myriad.training.config import (
 
 # A flag with a positive and a negative form. Without either, `.env` or a file may say it.
 Switch = Annotated[bool, tyro.conf.arg(help_behavior_hint="")]
-# A placeholder: whether a GPU has this attention depends on the dtype, which a later layer may set.
-FLASH = "flash"
 # Of each switch the field of a training that it sets, the values of that field, and what an agent
 # must have for it.
 _SWITCHES: dict[str, tuple[str, dict[bool, str], str]] = {
     "batch_size": ("batch_size", {}, "batches to learn from"),
     "compile": ("compile_mode", {True: "aot", False: "cached"}, ""),
     "bf16": ("agent.compute_dtype", {True: "bfloat16", False: "float32"}, "a network"),
-    "flash_attention": (
-        "agent.attention",
-        {True: FLASH, False: "xla"},
-        "the network attention",
-    ),
+    # `auto` is cuDNN's kernel where a GPU has it for the dtype, which a later layer may set.
+    "flash_attention": ("agent.attention", {True: "auto", False: "xla"}, "the network attention"),
 }
 _SWITCH_OF = {field: switch for switch, (field, _, _) in _SWITCHES.items()}
 
@@ -98,10 +93,6 @@ class TrainingFlags(XlaFlags, config_flags(*NAMES)):
     given: tyro.conf.Suppress[dict[str, str]] = dataclasses.field(default_factory=dict)
     """The flags that were given, as you wrote them, by name. `--no-compile` is one of `compile`."""
 
-    def training(self) -> TrainingConfig:
-        """Return the training that flags, file and settings describe; see `described`."""
-        return self.described()[0]
-
     def described(self) -> tuple[TrainingConfig, dict[str, str]]:
         """Return the training that flags, file and settings describe, and the sources of `fields`.
 
@@ -148,10 +139,9 @@ class TrainingFlags(XlaFlags, config_flags(*NAMES)):
             (of_settings, {name: settings.sources[_SWITCH_OF[name]] for name in of_settings}),
             (of_file, dict.fromkeys(of_file, str(self.config))),
             (switched, {name: self.given[_SWITCH_OF[name]] for name in switched}),
-            (flags, dict.fromkeys(flags, FLAG)),
+            (flags, {name: f"--{name.replace('_', '-')}" for name in flags}),
         ]
         fields, sources = _merged(layers)
-        name_attention(fields, fields.get("agent.compute_dtype", "float32"))
         for name in useless:
             if _SWITCHES[name][0] not in fields:
                 sources[_SWITCHES[name][0]] = settings.sources[name]
@@ -237,8 +227,6 @@ def fields_of(
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the fields of a training that switches set, with options by dotted name.
 
-    The value of `agent.attention` may be `FLASH`, see `name_attention`.
-
     Args:
         switches: values of the fields of `Settings`; None is not set.
         agent: the agent's name.
@@ -266,16 +254,6 @@ def fields_of(
             field, values, _ = _SWITCHES[name]
             fields[field] = values.get(value, value)
     return fields, [name for name, value in switches.items() if value and not useful[name]]
-
-
-def name_attention(fields: dict[str, Any], dtype: str) -> None:
-    """Replace `FLASH`, if a field has it, by cuDNN's attention, or drop it where there is none."""
-    if fields.get("agent.attention") == FLASH:
-        from myriad.agents.networks.attention import has_cudnn_attention
-
-        del fields["agent.attention"]
-        if has_cudnn_attention(dtype):
-            fields["agent.attention"] = "cudnn"
 
 
 def _merged(

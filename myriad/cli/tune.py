@@ -12,7 +12,7 @@ from typing import Any
 import tyro
 
 from myriad.cli.flags import XlaFlags
-from myriad.cli.training_flags import fields_of, name_attention
+from myriad.cli.training_flags import fields_of
 from myriad.errors import InvalidArgumentError, MyriadError
 from myriad.files import say, unwritable
 from myriad.settings import Settings
@@ -132,8 +132,6 @@ def switched_options(settings: TuneSettings) -> dict[str, Any]:
     space = SearchSpace.load(agent, file=settings.space)
     network = settings.options.get("agent.network", space.fixed.get("agent.network", "mlp"))
     switched, _ = fields_of(Settings.read().switches(), agent, network)
-    dtype = (switched | {**settings.options}).get("agent.compute_dtype", "float32")
-    name_attention(switched, dtype)
     return {
         name: value
         for name, value in switched.items()

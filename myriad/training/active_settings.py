@@ -9,7 +9,6 @@ import jax
 from myriad.agents.agent import Learner
 from myriad.engine.machine import resolve_platform
 from myriad.errors import shown
-from myriad.settings import FLAG
 from myriad.training.config import TrainingConfig
 from myriad.xla import matmul_precision
 
@@ -60,40 +59,34 @@ def active_settings(
         config: the training.
         sources: where values were set, by their names; by default all come from `config` itself.
     """
-    of_preset = config.from_preset()
-
-    def source(*names: str) -> str:
-        for name in names:
-            if sources is not None and name in sources:
-                is_flag = sources[name] == FLAG
-                return f"--{name.replace('_', '-')}" if is_flag else sources[name]
-            if sources is None and name in config.given:
-                return "given"
-            if name in of_preset:
-                return f"preset {config.given['preset']}"
-        return "default"
-
+    where = dict.fromkeys(config.given, "given") if sources is None else sources
+    of_preset = dict.fromkeys(config.from_preset(), f"preset {config.given.get('preset')}")
     # A setting that the training has no use for has a source but no value.
-    denied = set() if sources is None else sources.keys() - config.given.keys()
+    denied = where.keys() - config.given.keys()
 
     def setting(
-        name: str, field: str, said: tuple[str | None, str], flag: str, *others: str
+        name: str, field: str, chosen: tuple[str | None, str], flag: str, *others: str
     ) -> ActiveSetting:
-        value, reason = said
+        value, reason = chosen
         is_denied = field in denied
         is_active = value not in (None, "off") and not is_denied
-        origin = source(field, *others)
+        said = [each[of] for of in (field, *others) for each in (where, of_preset) if of in each]
+        origin = said[0] if said else "default"
         return ActiveSetting(name, value or "none", origin, is_active, reason, flag, is_denied)
 
     mode, learner = config.compile_mode, config.learner
     batch, reason = _batch(config)
     if batch and "batch_size" in denied:
         batch, reason = None, f"its rows don't fit this training, which has batches of {batch}"
+    attention = _attention(learner)
+    # It asks for cuDNN's kernel. Where nobody says so, it is the default.
+    if config.given.get("agent.attention") == "auto" and attention[0] not in (None, "cudnn"):
+        denied |= {"agent.attention"}
     return [
         setting("batch", "batch_size", (batch, reason), "--batch-size", "agent.num_minibatches"),
         setting("compile", "compile_mode", (mode, _COMPILED[mode]), "--compile-mode"),
         setting("precision", "agent.compute_dtype", _precision(learner), "--bf16"),
-        setting("attention", "agent.attention", _attention(learner), "--flash-attention"),
+        setting("attention", "agent.attention", attention, "--flash-attention"),
         ActiveSetting(
             "matmul precision", matmul_precision(), "JAX", active=True, reason=_products(), flag=""
         ),

@@ -10,7 +10,8 @@ import pytest
 from myriad import create_config
 from myriad.autotune import ProfileCache, autotune, suggest_scan_chunk_size, tuner
 from myriad.autotune.search import CANDIDATES, choose
-from myriad.cli import main, parse
+from myriad.cli import main
+from myriad.cli.arguments import parse
 from myriad.engine.memory import available_bytes
 from myriad.errors import InvalidArgumentError
 from myriad.training.compiled import CompiledTraining
@@ -172,7 +173,7 @@ def test_an_answer_is_measured_once_for_every_way_to_ask(known, tmp_path, monkey
         create_config(*ARGUMENTS[1:], 64, auto_tune=True),
         create_config(*ARGUMENTS[1:], 64, 500, eval_frequency=100, auto_tune=True),
         create_config(*ARGUMENTS[1:], 64, 10**6, auto_tune=True),
-        parse(["train", *asked, "--auto-tune"]).training(),
+        parse(["train", *asked, "--auto-tune"]).described()[0],
     ]
     for config in configs:  # An evaluation would cut a longer chunk off.
         assert config.scan_chunk_size == known or known > config.eval_frequency

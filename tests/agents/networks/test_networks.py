@@ -7,10 +7,9 @@ import pytest
 from myriad import create_config, evaluate, load_agent, make_env, train_and_evaluate
 from myriad.agents import make_agent
 from myriad.agents.actor_critic import ReplayActorCritic, TwinCritics
-from myriad.agents.networks import NETWORKS, NetworkSpec, attention
+from myriad.agents.networks import NETWORKS, NetworkSpec
 from myriad.agents.ppo import PPO
 from myriad.api import resume
-from myriad.cli import parse
 from myriad.spaces import Box
 from tests.agents.plain_networks import Unplayed
 from tests.bits import assert_same_bits
@@ -136,20 +135,3 @@ def test_bytes_are_scaled_in_the_network_unless_their_moments_scale_them(channel
     critic = TwinCritics(spec, 2).network.spec
     assert critic.build(1).byte_channels == num_channels
     assert critic.obs_shape == (40, 40, num_channels + 2)
-
-
-@pytest.mark.parametrize(("dtype", "chosen"), [("float32", None), ("float16", "cudnn")])
-def test_flash_attention_follows_the_dtype_wherever_it_was_set(
-    dtype, chosen, monkeypatch, tmp_path
-):
-    monkeypatch.setattr(attention, "has_cudnn_attention", lambda dtype: dtype == "float16")
-    file = tmp_path / "mine.toml"
-    file.write_text(
-        f'env = "snake"\nagent = "ppo"\n[agent_options]\ncompute_dtype = "{dtype}"\n'
-        'network = "attention"\n'
-    )
-    fields, _ = parse(["train", "--config", str(file), "--flash-attention"]).fields()
-    assert fields.get("agent.attention") == chosen
-    argv = ["train", "--env", "snake", "--agent", "ppo", "--agent.network", "attention"]
-    argv += ["--agent.compute-dtype", dtype, "--flash-attention"]
-    assert parse(argv).fields()[0].get("agent.attention") == chosen
