@@ -20,7 +20,7 @@ def test_all_names_what_is_public():
 def test_an_import_pulls_in_nothing_heavy():
     heavy = {"jax", "numpy", "pandas", "matplotlib", "gymnax", "gymnasium", "optuna", "flax", "PIL"}
     # The command line answers a mistake without them, and the adapters without the libraries.
-    parse = "from myriad.cli import parse; parse(['train', '--env=snake', '--agent=ppo'])"
+    parse = "from myriad.cli.arguments import parse; parse(['train', '--env=snake', '--agent=ppo'])"
     done = python("-c", f"import sys, myriad; {parse}; print(*sys.modules)")
     assert heavy.isdisjoint(done.stdout.split())
     assert done.stderr == ""

@@ -11,25 +11,17 @@ import signal
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from myriad.errors import InvalidArgumentError, MyriadError
 from myriad.files import say
-from myriad.signals import Interrupts, interrupts_end_at_once
+from myriad.signals import end_at_once, raise_once
 
-__all__ = ["main", "parse"]
+__all__ = ["main"]
 
 # The exit codes that a shell reports for a process that a signal ended.
 _INTERRUPTED = 128 + signal.SIGINT
 _NOBODY_READS = 128 + 13  # SIGPIPE, which Windows lacks
-
-
-def parse(argv: Sequence[str]) -> Any:
-    """Turn arguments into a command; see `myriad.cli.arguments.parse`."""
-    # Imported here, where `main` already handles an interrupt.
-    from myriad.cli.arguments import parse
-
-    return parse(argv)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -45,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     is_ours = argv is None  # Otherwise the caller owns the process and its signals.
     _open_standard_files()
     if is_ours:
-        Interrupts().install()
+        end_at_once()
     code = _code_of(argv, is_ours=is_ours)
     if is_ours:
         # Otherwise Python would look for garbage once more at exit, just before all memory is free.
@@ -97,7 +89,9 @@ def _called(argv: Sequence[str], *, is_ours: bool) -> int:
     from myriad.host import collector_paused
 
     # The objects that modules make on import live on, so collecting would find nothing.
-    with interrupts_end_at_once(), collector_paused():
+    with collector_paused():
+        from myriad.cli.arguments import parse
+
         try:
             command = parse(argv)
         except SystemExit as end:
@@ -117,6 +111,7 @@ def _called(argv: Sequence[str], *, is_ours: bool) -> int:
         if is_ours:
             # Otherwise every later collection would scan all modules again.
             gc.freeze()
+            raise_once()
     warnings.formatwarning = lambda message, *_: f"{message}\n"
     return command.run() or 0
 
