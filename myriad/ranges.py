@@ -255,7 +255,8 @@ def require(name: str, value: Any, annotation: Any) -> None:
     try:
         _adapter(annotation).validate_python(value, strict=True)
     except ValidationError as error:
-        raise refusal(error, name, value) from None
+        says = dict.fromkeys(each["msg"] for each in error.errors(include_url=False))
+        raise InvalidArgumentError(name, f"is refused: {'; '.join(says)}", value) from None
 
 
 def _surely_fits(value: Any, annotation: Any) -> bool:
@@ -268,12 +269,6 @@ def _surely_fits(value: Any, annotation: Any) -> bool:
     if get_origin(annotation) is Literal:
         return isinstance(value, str) and value in parts
     return annotation is Any or type(value) is annotation
-
-
-def refusal(error: Any, name: str, value: Any) -> InvalidArgumentError:
-    """Return pydantic's error as one of a field and its value."""
-    says = dict.fromkeys(each["msg"] for each in error.errors(include_url=False))
-    return InvalidArgumentError(name, f"is refused: {'; '.join(says)}", value)
 
 
 @functools.cache

@@ -15,9 +15,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import pydantic
 import tomli_w
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.presets import Preset, load_preset
@@ -30,7 +29,6 @@ from myriad.ranges import (
     Seed,
     checked,
     ranges_of,
-    refusal,
     require,
 )
 
@@ -70,9 +68,7 @@ _NONE = "none"
 _MOST_ITEMS = 100_000
 
 
-@pydantic.dataclasses.dataclass(
-    frozen=True, kw_only=True, config=ConfigDict(extra="forbid", strict=True)
-)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
     """A training, with every value that it has. `myriad.create_config` makes it.
 
@@ -510,9 +506,11 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
     from myriad.agents.agent import is_schedule
     from myriad.training.loop import learner_of_device
 
-    for name, declared in (ranges_of(TrainingConfig) | {"total_steps": TOTAL_STEPS}).items():
+    kinds: dict[str, Any] = {each.name: each.type for each in dataclasses.fields(TrainingConfig)}
+    kinds |= {"env": Any, "total_steps": Annotated[int, TOTAL_STEPS]}  # It may be an object.
+    for name, kind in kinds.items():
         if name in fields:
-            declared.require(name, fields[name])
+            require(name, fields[name], kind)
     if {"steps_per_env", "total_steps"} <= fields.keys():
         raise InvalidArgumentError("steps_per_env and total_steps say the same; give one of them.")
     _require_seeds(fields)
@@ -555,11 +553,7 @@ def _filled(fields: dict[str, Any]) -> TrainingConfig:
         complete["mapping"] = fields.get("mapping") or default_mapping()
     chosen = {k: v for k, v in fields.items() if "." not in k} | complete
     chosen = {k: v for k, v in chosen.items() if k not in ("preset", "total_steps")}
-    try:
-        config = TrainingConfig(**chosen)
-    except ValidationError as error:
-        name = str(error.errors()[0]["loc"][0])
-        raise refusal(error, name, chosen[name]) from None
+    config = TrainingConfig(**chosen)
     config.__dict__.update(environment=_seen_by(config.agent, env), learner=learner)
     return config
 
