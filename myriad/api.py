@@ -24,9 +24,9 @@ from myriad.files import user_path
 from myriad.host import release_freed_memory
 from myriad.ranges import SEED_LIST, Integer, Seed, checked, require
 from myriad.settings import wandb_names, xla_flags
-from myriad.training.active_settings import ActiveSetting, active_settings
+from myriad.training.active_settings import active_settings
 from myriad.training.callbacks import Callback
-from myriad.training.callbacks.built_in import built_in_callbacks, require_drawing
+from myriad.training.callbacks.built_in import require_drawing
 from myriad.training.callbacks.trackers import require_trackers
 from myriad.training.compiled import EPISODE_BYTES, CompiledTraining, shortage_named
 from myriad.training.config import TrainingConfig, make_config, require_values
@@ -161,7 +161,8 @@ def train_and_evaluate(  # noqa: PLR0913 (all that a training takes beside its c
     path = Path(distributed.broadcast(str(path)))
     folder = distributed.on_first(lambda: RunFolder.create(path, toml, record))
     with _held(folder or RunFolder(path)) as folder:
-        trainer = _trainer(config, folder, quiet, profile_chunks, settings, callbacks, start)
+        how: dict[str, Any] = {"quiet": quiet, "profile_chunks": profile_chunks}
+        trainer = Trainer(_trainings(config), folder, callbacks, start, settings, **how)
         try:
             _require_shared(folder)
             return trainer.run()
@@ -223,7 +224,8 @@ def resume(
         start = None
         if folder.checkpoints.latest() is None:
             start = Start.of_record(folder, config)
-        return _trainer(config, folder, quiet, profile_chunks, settings, callbacks, start).run()
+        how: dict[str, Any] = {"quiet": quiet, "profile_chunks": profile_chunks}
+        return Trainer(_trainings(config), folder, callbacks, start, settings, **how).run()
 
 
 @checked
@@ -408,22 +410,6 @@ def _trainings(config: TrainingConfig) -> CompiledTraining:
         return CompiledTraining(config)
     differing = [name.removeprefix("agent.") for name in config.grid or ()]
     return Population(config, len(config.members), differing, mapping=config.mapping)
-
-
-def _trainer(
-    config: TrainingConfig,
-    folder: RunFolder,
-    quiet: bool,  # noqa: FBT001
-    profile_chunks: int,
-    settings: Sequence[ActiveSetting],
-    callbacks: Sequence[Callback],
-    start: Start | None,
-) -> Trainer:
-    built_in = built_in_callbacks(
-        config, folder, quiet=quiet, profile_chunks=profile_chunks, settings=settings
-    )
-    every = [*built_in, *callbacks]
-    return Trainer(_trainings(config), folder, every, start=start, quiet=quiet, settings=settings)
 
 
 def _require_state(config: TrainingConfig, agent_state: Any) -> None:

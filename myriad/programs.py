@@ -16,7 +16,6 @@ import jax
 from myriad.agents.controller import ControllerLearner, controller_of
 from myriad.files import user_path
 from myriad.timing import block_until_ready
-from myriad.training.callbacks.built_in import built_in_callbacks
 from myriad.training.compiled import CompiledTraining, Halves
 from myriad.training.config import TrainingConfig
 from myriad.training.evaluation import Evaluation, key_alone
@@ -120,8 +119,7 @@ class TrainingProgram:
         """Do what `train_and_evaluate` does, but compile nothing."""
         folder = RunFolder.create(user_path(run_folder), "", {})
         self._training.compile = lambda *_, **__: None  # It is compiled.
-        callbacks = built_in_callbacks(self._training.config, folder, quiet=True)
-        return Trainer(self._training, folder, callbacks, quiet=True).run()
+        return Trainer(self._training, folder, quiet=True).run()
 
     def checkpoints(self, folder: str | Path) -> tuple[Callable[[], None], Callable[[], Any]]:
         """Return a function that saves the state to `folder`, and one that reads it again."""

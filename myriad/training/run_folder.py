@@ -26,7 +26,6 @@ from myriad.engine.devices import arrays_by_name, named_leaves
 from myriad.engine.random import from_numbers
 from myriad.errors import InvalidArgumentError
 from myriad.files import read_text, regular, replacing, write_errors_explained
-from myriad.training.loop import Report, whole
 from myriad.xla import is_on_host
 
 # JSON has no such numbers. metrics.jsonl holds these strings instead, as protobuf's JSON does.
@@ -36,6 +35,8 @@ _ROWS = "metrics.jsonl"
 _DEVICES = "devices.json"
 # Before the names of the arrays of the best agent, which lie among those of the state.
 _BEST = "best."
+# Checkpoints of a run that are kept, so that there is an older one if the newest is damaged.
+_KEPT = 2
 _NUMBER = re.compile("0|[1-9][0-9]*")
 # The temporary folders of checkpoints, and those that orbax derives from their names. Nothing else
 # is removed.
@@ -121,14 +122,6 @@ class RunFolder:
                 f"run folder {self.path} already holds {held}: name another folder, or resume it."
             )
 
-    def _require_run(self) -> None:
-        """Raise if the folder is gone, so that nothing is written in its place."""
-        if not (self.path / "config.toml").exists():
-            raise InvalidArgumentError(
-                f"run folder {self.path} was removed or moved while the run trained; if you moved "
-                "it, resume it by its new name."
-            )
-
     def config_toml(self) -> str:
         """Read the configuration.
 
@@ -161,14 +154,9 @@ class RunFolder:
         Raises:
             InvalidArgumentError: the line can't be written. The lines before it stay.
         """
-        self._require_run()
         path = self.path / file
-        with write_errors_explained(path), path.open("a+b") as rows:
-            rows.seek(max(0, rows.tell() - 1))
-            # If the process was killed or the disk full, the last line may lack its end.
-            is_whole = rows.read(1) in (b"", b"\n")
-            rows.write(b"" if is_whole else b"\n")
-            rows.write(lines_of([row]).encode())
+        with write_errors_explained(path), path.open("a", encoding="utf-8") as rows:
+            rows.write(lines_of([row]))
 
     def flush(self) -> None:
         """Wait until the rows are on the disk, before a checkpoint is written.
@@ -176,7 +164,6 @@ class RunFolder:
         Raises:
             InvalidArgumentError: they can't be written.
         """
-        self._require_run()
         if self.metrics.exists():
             with write_errors_explained(self.metrics), self.metrics.open("rb+") as file:
                 os.fsync(file.fileno())
@@ -229,13 +216,10 @@ class Checkpoints:
 
     Args:
         folder: the folder of all checkpoints of the run.
-        keep: how many checkpoints to keep.
     """
 
-    def __init__(self, folder: Path, keep: int = 2):
+    def __init__(self, folder: Path):
         self.folder = folder.absolute()
-        # Two by default, so that there is an older one if the newest is damaged.
-        self._keep = keep
 
     def latest(self) -> int | None:
         """Return the update of the newest finished checkpoint, or None."""
@@ -319,7 +303,8 @@ class Checkpoints:
                 leaf is missing or has another shape, or it holds no best agent.
         """
         path = self.folder / str(num_updates)
-        held = {name: kind for name, kind in self.kinds(num_updates).items() if not _is_best(name)}
+        kinds = self.kinds(num_updates).items()
+        held = {name: kind for name, kind in kinds if not name.startswith(_BEST)}
         require_kinds(path, held, jax.eval_shape(arrays_by_name, like))
         shardings = None
         if placement is not None:
@@ -346,7 +331,7 @@ class Checkpoints:
             InvalidArgumentError: it is required, but the checkpoint holds none.
         """
         path = self.folder / str(num_updates)
-        names = [name for name in self._kinds(path) if _is_best(name)]
+        names = [name for name in self._kinds(path) if name.startswith(_BEST)]
         if required and not names:
             raise InvalidArgumentError(
                 "best",
@@ -435,7 +420,7 @@ class Checkpoints:
         for path in self.folder.glob("*"):
             if _UNFINISHED.fullmatch(path.name):
                 shutil.rmtree(path, ignore_errors=True)
-        for number in sorted(self._done())[: -self._keep]:
+        for number in sorted(self._done())[:-_KEPT]:
             path = self.folder / str(number)
             # Renamed before it is removed, so that a reader sees a whole checkpoint or none.
             removed = self.folder / f"replaced-{number}"
@@ -460,44 +445,6 @@ def rows_of(text: str) -> list[dict[str, Any]]:
     """Read the rows that `lines_of` wrote."""
     rows = map(json.loads, text.splitlines())
     return [{name: _NON_FINITE.get(value, value) for name, value in row.items()} for row in rows]
-
-
-def row_of_window(
-    done: int,
-    steps: int,
-    window: int,
-    report: Report,
-    returns: np.ndarray,
-    ended: np.ndarray,
-    infos: Mapping[str, np.ndarray],
-) -> dict[str, Any]:
-    """Return the figures of a window and of the evaluation at its end.
-
-    Args:
-        done: updates done.
-        steps: steps of all environments of the training by then.
-        window: updates in the window.
-        report: the window's report, in the host's memory.
-        returns: the returns of the evaluation's episodes, `[E]`.
-        ended: whether each episode ended, `[E]`.
-        infos: the scalars of `info` at each episode's last step, each `[E]`.
-    """
-    episodes = whole(report.num_episodes)
-    row: dict[str, Any] = {
-        "update": done,
-        "steps": steps,
-        "episodes": episodes,
-    }
-    if episodes:
-        row["return"] = float(report.return_sum) / episodes
-    row |= {name: float(total) / window for name, total in report.metric_sums.items()}
-    row |= {
-        "eval_return": float(np.mean(returns, dtype=np.float64)),
-        "eval_return_std": float(np.std(returns, dtype=np.float64)),
-        "eval_unfinished": int((~ended).sum()),
-    }
-    of_info = {name: float(np.mean(each, dtype=np.float64)) for name, each in infos.items()}
-    return row | {f"eval_info/{name}": mean for name, mean in of_info.items()}
 
 
 def training_row(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -547,10 +494,6 @@ def require_kinds(path: Path, held: Mapping[str, Any], expected: Mapping[str, An
             raise InvalidArgumentError(
                 f"checkpoint {path} holds {name} as {has}, but this configuration needs {needs}."
             )
-
-
-def _is_best(name: str) -> bool:
-    return name.startswith(_BEST)
 
 
 # After compiling, the import would add a quarter of a second to a warm start.

@@ -11,7 +11,6 @@ import signal
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -28,16 +27,16 @@ from myriad.files import say, seconds_shown
 from myriad.host import release_freed_memory
 from myriad.training.active_settings import ActiveSetting, in_short
 from myriad.training.callbacks import Callback, Run
+from myriad.training.callbacks.built_in import built_in_callbacks
 from myriad.training.compiled import CompiledTraining, compile_within_memory, shortage_named
 from myriad.training.config import TrainingConfig, names_of_code
-from myriad.training.loop import PARTS, Report
+from myriad.training.loop import PARTS, Report, whole
 from myriad.training.results import History, Timings, TrainingResults
 from myriad.training.run_folder import (
     RunFolder,
     evaluation_row,
     import_orbax,
     lines_of,
-    row_of_window,
     rows_of,
     training_of,
     training_row,
@@ -57,11 +56,12 @@ class Trainer:
     Args:
         trainings: what to train; for many seeds a `Population`.
         folder: the run's folder. A run in it is resumed from its newest checkpoint.
-        callbacks: what is called along the way, in this order. Of several processes, process 0
-            alone calls them.
+        callbacks: what is called along the way, after those of every training. Of several
+            processes, process 0 alone calls them.
         start: what the agents begin with in place of drawn ones.
-        quiet: don't say what happens before the first update.
         settings: the active settings, to say.
+        quiet: show no progress, and don't say what happens before the first update.
+        profile_chunks: chunks to trace into the folder.
 
     Attributes:
         has_trained: whether an update was done, now or before the run was resumed.
@@ -71,18 +71,22 @@ class Trainer:
         self,
         trainings: CompiledTraining,
         folder: RunFolder,
-        callbacks: Sequence[Callback],
-        *,
+        callbacks: Sequence[Callback] = (),
         start: Start | None = None,
-        quiet: bool = False,
         settings: Sequence[ActiveSetting] = (),
+        *,
+        quiet: bool = False,
+        profile_chunks: int = 0,
     ):
         self.trainings = trainings
         self.config = trainings.config
         self._start = start
         self.folder = folder
         self.has_trained = False
-        self._callbacks = callbacks if distributed.is_first() else ()
+        built_in = built_in_callbacks(
+            self.config, folder, quiet=quiet, profile_chunks=profile_chunks, settings=settings
+        )
+        self._callbacks = [*built_in, *callbacks] if distributed.is_first() else []
         self._is_quiet = quiet or not distributed.is_first()
         self._settings = settings
         self._checkpoints = folder.checkpoints
@@ -253,8 +257,34 @@ class Trainer:
         if is_interrupted:
             # A callback of process 0 may end later than JAX lets the others wait at their exit.
             distributed.broadcast(None)
-            steps, total = self._run.steps, self._run.total_steps
-            end_interrupted(interrupted.number, steps, total, self.folder.path, self.config)
+            self._end_interrupted(interrupted.number)
+
+    def _end_interrupted(self, number: int) -> None:
+        """Say how to go on, and end as the signal would have ended the process.
+
+        Args:
+            number: the signal; 0 if another process got it.
+
+        Raises:
+            KeyboardInterrupt: it was an interrupt.
+        """
+        several = " --distributed" if distributed.count() > 1 else ""
+        trust = " --trust" if names_of_code(self.config.fields()) else ""
+        path = str(self.folder.path)
+        again = f"myriad train{several} --resume {shlex.quote(path)}{trust}"
+        if self.config.env.startswith(OBJECT):
+            again = f"resume({path!r}, env=...)"
+        of = f"{self._run.steps:,} of {self._run.total_steps:,} steps"
+        said = f"stopped after {of}, which are saved; `{again}` goes on"
+        says = [said] if distributed.is_first() else []
+        if several:
+            jax.distributed.shutdown()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt(*says)
+        for sentence in says:
+            say(sentence)
+        signal.raise_signal(number or signal.SIGTERM)
 
     def _run_windows(self, interrupted: Event) -> bool:
         """Train window by window, and save when it is time to. Return whether it ends early."""
@@ -363,16 +393,32 @@ class Trainer:
             returns, ended, infos = self.trainings.play(run.state, self._running)
             for index in np.flatnonzero(self._running).tolist():
                 report = self.trainings.report_of(self._report, index)
-                own = {name: values[index] for name, values in infos.items()}
-                figures = (report, returns[index], ended[index], own)
-                row = row_of_window(run.update, steps, window, *figures) | set_env
-                row = {**self.trainings.members[index], **row}
+                episodes = whole(report.num_episodes)
+                placed = {"update": run.update, "steps": steps, "episodes": episodes}
+                row = self.trainings.members[index] | placed
+                if episodes:
+                    row["return"] = float(report.return_sum) / episodes
+                sums = report.metric_sums.items()
+                row |= {name: float(total) / window for name, total in sums}
+                row |= {
+                    "eval_return": float(np.mean(returns[index], dtype=np.float64)),
+                    "eval_return_std": float(np.std(returns[index], dtype=np.float64)),
+                    "eval_unfinished": int((~ended[index]).sum()),
+                }
+                for name, values in infos.items():
+                    row[f"eval_info/{name}"] = float(np.mean(values[index], dtype=np.float64))
+                row |= set_env
                 rows.append(row)
                 if row["eval_return"] > self._best_returns[index]:
                     self._best_returns[index] = row["eval_return"]
                     better.append(index)
             if better:
-                self._keep(better)
+                learned = self.trainings.learned(run.state)
+                if not self._best or self.config.seeds is None:
+                    self._best = learned
+                else:
+                    for name, each in learned.items():
+                        self._best[name][better] = each[better]
         run.rows += rows
         run.new_rows = rows
         run.evaluations = -(-run.update // self._eval_every)
@@ -383,15 +429,6 @@ class Trainer:
             with self._timed("log"):
                 callback.on_evaluation(run)
         run.can_set_env = False
-
-    def _keep(self, better: list[int]) -> None:
-        """Copy the agents of trainings whose evaluation is their best so far."""
-        learned = self.trainings.learned(self._run.state)
-        if not self._best or self.config.seeds is None:
-            self._best = learned
-            return
-        for name, each in learned.items():
-            self._best[name][better] = each[better]
 
     def _save(self) -> None:
         run = self._run
@@ -423,36 +460,6 @@ class Trainer:
         """Return the steps/s of training in this process, NaN before it has trained."""
         train_s = self._run.seconds["train"]
         return (self._run.steps - self._first_steps) / train_s if train_s else math.nan
-
-
-def end_interrupted(number: int, done: int, total: int, path: Path, config: TrainingConfig) -> None:
-    """Say how to go on, and end as the signal would have ended the process.
-
-    Args:
-        number: the signal; 0 if another process got it.
-        done: steps that are saved.
-        total: steps of the whole run.
-        path: the run's folder.
-        config: the training.
-
-    Raises:
-        KeyboardInterrupt: it was an interrupt.
-    """
-    several = " --distributed" if distributed.count() > 1 else ""
-    trust = " --trust" if names_of_code(config.fields()) else ""
-    again = f"myriad train{several} --resume {shlex.quote(str(path))}{trust}"
-    if config.env.startswith(OBJECT):
-        again = f"resume({str(path)!r}, env=...)"
-    said = f"stopped after {done:,} of {total:,} steps, which are saved; `{again}` goes on"
-    says = [said] if distributed.is_first() else []
-    if several:
-        jax.distributed.shutdown()
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if number == signal.SIGINT:
-        raise KeyboardInterrupt(*says)
-    for sentence in says:
-        say(sentence)
-    signal.raise_signal(number or signal.SIGTERM)
 
 
 def warn_if_short(config: TrainingConfig, *, stacklevel: int) -> None:

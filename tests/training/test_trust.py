@@ -11,7 +11,9 @@ from myriad import create_config, load_agent, resume
 from myriad.cli import main
 from myriad.envs.cartpole import CartPole
 from myriad.errors import InvalidArgumentError
-from myriad.training.trainer import end_interrupted
+from myriad.training.compiled import CompiledTraining
+from myriad.training.run_folder import RunFolder
+from myriad.training.trainer import Trainer
 
 MODULE = """
 from myriad.envs.cartpole import CartPole as Mine
@@ -65,8 +67,9 @@ def test_an_interrupted_run_says_what_goes_on():
         ("planted:Mine", "`myriad train --resume run --trust` goes on"),
         (type("Own", (CartPole,), {})(), "`resume('run', env=...)` goes on"),
     ):
+        trainer = Trainer(CompiledTraining(create_config(env, "random")), RunFolder(Path("run")))
         with pytest.raises(KeyboardInterrupt, match=re.escape(command)):
-            end_interrupted(signal.SIGINT, 1, 2, Path("run"), create_config(env, "random"))
+            trainer._end_interrupted(signal.SIGINT)
 
 
 TRAINS = (["train", "--config", "mine.toml"], ["doctor", "--config", "mine.toml"])
