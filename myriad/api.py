@@ -26,12 +26,11 @@ from myriad.ranges import SEED_LIST, Integer, Seed, checked, require
 from myriad.settings import wandb_names, xla_flags
 from myriad.training.active_settings import active_settings
 from myriad.training.callbacks import Callback
-from myriad.training.callbacks.built_in import require_drawing
 from myriad.training.callbacks.trackers import require_trackers
 from myriad.training.compiled import EPISODE_BYTES, CompiledTraining, shortage_named
 from myriad.training.config import TrainingConfig, make_config, require_values
 from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
-from myriad.training.population import Population, require_settings_of_seeds
+from myriad.training.population import Population
 from myriad.training.results import TrainingResults, slot_of
 from myriad.training.run_folder import RunFolder
 from myriad.training.start import Start
@@ -435,32 +434,42 @@ def _require_runnable(call: str, config: TrainingConfig, profile_chunks: int) ->
         NotInstalledError: the library of a tracker or of a film is not installed.
     """
     if config.seeds is not None:
-        require_settings_of_seeds(config, profile_chunks)
+        replay_memory = config.agent_options.get("replay_memory", "device")
+        # Their programs compile before the first step in either mode.
+        mode = "aot" if config.compile_mode == "cached" else config.compile_mode
+        settings = [
+            ("film_every", config.film_every, 0, "films show one training"),
+            ("log_to", config.log_to, [], "trackers show one training"),
+            ("compile_mode", mode, "aot", "seeds share one compiled program"),
+            ("agent.replay_memory", replay_memory, "device", "a device holds all of its seeds"),
+            ("profile_chunks", profile_chunks, 0, "a trace shows one training"),
+        ]
+        require_values("with many seeds", settings)
+        if isinstance(config.learner, ControllerLearner):
+            rule = f"must be left out for {config.agent}, which learns nothing"
+            raise InvalidArgumentError("seeds", rule, config.seeds)
     elif config.mapping is not None:
         raise InvalidArgumentError("mapping", "must be left out without seeds", config.mapping)
     if distributed.count() > 1:
-        _require_same_training(call, config, profile_chunks)
+        facts = {"the call": call} | config.fields()
+        versions = machine.package_versions().items()
+        facts |= {f"the version of {name}": each for name, each in versions}
+        facts["XLA_FLAGS"] = " ".join(xla_flags())
+        distributed.require_equal(facts)
+        settings = [
+            ("seeds", config.seeds, None, "seeds are spread over the devices of one"),
+            ("film_every", config.film_every, 0, "a film shows what one holds"),
+            ("profile_chunks", profile_chunks, 0, "a trace shows one"),
+        ]
+        require_values("with several processes", settings)
+        if config.num_devices != (count := jax.device_count()):
+            rule = f"must be {count}, the devices of all {distributed.count()} processes"
+            raise InvalidArgumentError("num_devices", rule, config.num_devices)
     if config.log_to:
         require_trackers(config.log_to)
-    if config.film_every:
-        require_drawing(config)
-
-
-def _require_same_training(call: str, config: TrainingConfig, profile_chunks: int) -> None:
-    """Raise InvalidArgumentError unless several processes can train together, and the same."""
-    facts = {"the call": call} | config.fields()
-    facts |= {f"the version of {name}": each for name, each in machine.package_versions().items()}
-    facts["XLA_FLAGS"] = " ".join(xla_flags())
-    distributed.require_equal(facts)
-    settings = [
-        ("seeds", config.seeds, None, "seeds are spread over the devices of one"),
-        ("film_every", config.film_every, 0, "a film shows what one holds"),
-        ("profile_chunks", profile_chunks, 0, "a trace shows one"),
-    ]
-    require_values("with several processes", settings)
-    if config.num_devices != jax.device_count():
-        rule = f"must be {jax.device_count()}, the devices of all {distributed.count()} processes"
-        raise InvalidArgumentError("num_devices", rule, config.num_devices)
+    if config.film_every and not callable(getattr(config.environment, "render", None)):
+        rule = f"must be 0 for {config.env}, which has no method render(state)"
+        raise InvalidArgumentError("film_every", rule, config.film_every)
 
 
 @contextlib.contextmanager

@@ -41,9 +41,21 @@ class Tune(XlaFlags, TuneSettings):
 
         Its trainings use the settings of variables and `.env`, as `myriad train` does.
         """
+        from myriad.agents import AGENTS
+        from myriad.tuning.space import SearchSpace
+
         names = [field.name for field in dataclasses.fields(TuneSettings)]
         given = TuneSettings(**{name: getattr(self, name) for name in names})
-        return dataclasses.replace(given, options=switched_options(given) | {**given.options})
+        space = SearchSpace.load(AGENTS.resolve(given.agent), file=given.space)
+        network = given.options.get("agent.network", space.fixed.get("agent.network", "mlp"))
+        switched, _ = fields_of(Settings.read().switches(), given.agent, network)
+        # What the space sets in every trial is left out.
+        options = {
+            name: value
+            for name, value in switched.items()
+            if name.startswith("agent.") and name not in space.names
+        }
+        return dataclasses.replace(given, options=options | {**given.options})
 
     def run(self) -> int:
         """Tune, write the report and print a summary.
@@ -118,22 +130,3 @@ def shown_progress(settings: TuneSettings) -> Iterator[list[Any]]:
         yield [count]
     finally:
         logger.removeHandler(said)
-
-
-def switched_options(settings: TuneSettings) -> dict[str, Any]:
-    """Return the options of the agent that variables and `.env` set, by dotted name.
-
-    Options that the search space sets in every trial are left out.
-    """
-    from myriad.agents import AGENTS
-    from myriad.tuning.space import SearchSpace
-
-    agent = AGENTS.resolve(settings.agent)
-    space = SearchSpace.load(agent, file=settings.space)
-    network = settings.options.get("agent.network", space.fixed.get("agent.network", "mlp"))
-    switched, _ = fields_of(Settings.read().switches(), agent, network)
-    return {
-        name: value
-        for name, value in switched.items()
-        if name.startswith("agent.") and name not in space.names
-    }

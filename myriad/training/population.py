@@ -13,7 +13,6 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from myriad.agents.agent import row_of, without_schedules
-from myriad.agents.controller import ControllerLearner
 from myriad.engine.devices import require_alive, shard_map
 from myriad.engine.fusion import output_fusion
 from myriad.engine.machine import resolve_platform
@@ -30,7 +29,7 @@ from myriad.engine.random import (
 from myriad.errors import InvalidArgumentError
 from myriad.ranges import INT32, Integer, checked, ranges_of
 from myriad.training.compiled import CompiledTraining, Traced, Tree
-from myriad.training.config import TrainingConfig, default_mapping, require_values
+from myriad.training.config import TrainingConfig, default_mapping
 from myriad.training.evaluation import Infos, evaluation_key
 from myriad.training.loop import Report, TrainState, traced_names
 
@@ -42,24 +41,6 @@ _SLOTS = "slots"
 Options = Mapping[str, Sequence[float | str] | np.ndarray]
 Seeds = Sequence[int] | np.ndarray
 Mapped = Literal["map", "vmap"]
-
-
-def require_settings_of_seeds(config: TrainingConfig, profile_chunks: int = 0) -> None:
-    """Raise InvalidArgumentError if a setting can't be combined with many seeds."""
-    replay_memory = config.agent_options.get("replay_memory", "device")
-    # Their programs compile before the first step in either mode.
-    mode = "aot" if config.compile_mode == "cached" else config.compile_mode
-    settings = [
-        ("film_every", config.film_every, 0, "films show one training"),
-        ("log_to", config.log_to, [], "trackers show one training"),
-        ("compile_mode", mode, "aot", "seeds share one compiled program"),
-        ("agent.replay_memory", replay_memory, "device", "a device holds the states of its seeds"),
-        ("profile_chunks", profile_chunks, 0, "a trace shows one training"),
-    ]
-    require_values("with many seeds", settings)
-    if isinstance(config.learner, ControllerLearner):
-        rule = f"must be left out for {config.agent}, which learns nothing"
-        raise InvalidArgumentError("seeds", rule, config.seeds)
 
 
 class Population(CompiledTraining):

@@ -14,7 +14,6 @@ from typing import Any
 import jax
 
 from myriad.agents.controller import ControllerLearner
-from myriad.errors import InvalidArgumentError
 from myriad.files import say, write_errors_explained
 from myriad.host import resident_bytes, usable_cores
 from myriad.timing import mean_interval
@@ -144,13 +143,6 @@ class _Remembered:
         state, memory = memory
         action, memory = self.learner.control(state, memory, key, obs[None], greedy=True)
         return action[0], (state, memory)
-
-
-def require_drawing(config: TrainingConfig) -> None:
-    """Raise InvalidArgumentError if the environment of a film can't be drawn."""
-    if not callable(getattr(config.environment, "render", None)):
-        rule = f"must be 0 for {config.env}, which has no method render(state)"
-        raise InvalidArgumentError("film_every", rule, config.film_every)
 
 
 class Progress(Callback):
