@@ -55,9 +55,7 @@ def active_settings(
 ) -> list[ActiveSetting]:
     """Return the settings of a training.
 
-    Args:
-        config: the training.
-        sources: where values were set, by their names; by default all come from `config` itself.
+    `sources` says where values were set, by their names. By default all come from `config` itself.
     """
     where = dict.fromkeys(config.given, "given") if sources is None else sources
     of_preset = dict.fromkeys(config.from_preset(), f"preset {config.given.get('preset')}")

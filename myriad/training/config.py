@@ -760,14 +760,10 @@ def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(name: str, value: Any) -> Any:
-    """Return `value` as a file holds it.
+    """Return `value`, which the user calls `name`, as a file holds it.
 
     Scalars of NumPy and JAX become Python's numbers. Their arrays become lists, as tuples and
     ranges do.
-
-    Args:
-        name: the user's name of the value, for the message.
-        value: any value.
 
     Raises:
         InvalidArgumentError: the value is or holds a long list.

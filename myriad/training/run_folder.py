@@ -213,9 +213,6 @@ class Checkpoints:
 
     If several processes train, each writes the part that it holds, and process 0 all else. They
     share the disk.
-
-    Args:
-        folder: the folder of all checkpoints of the run.
     """
 
     def __init__(self, folder: Path):

@@ -262,8 +262,7 @@ class Trainer:
     def _end_interrupted(self, number: int) -> None:
         """Say how to go on, and end as the signal would have ended the process.
 
-        Args:
-            number: the signal; 0 if another process got it.
+        The number is 0 if another process got the signal.
 
         Raises:
             KeyboardInterrupt: it was an interrupt.
@@ -463,12 +462,7 @@ class Trainer:
 
 
 def warn_if_short(config: TrainingConfig, *, stacklevel: int) -> None:
-    """Warn if a training has too few updates to learn much.
-
-    Args:
-        config: the training.
-        stacklevel: the caller's `stacklevel` for the warning.
-    """
+    """Warn a caller at `stacklevel` if a training has too few updates to learn much."""
     first = config.learner.first_learning_update(config.num_envs)
     learning = max(0, config.num_updates - first + 1)
     if learning >= _FEW_UPDATES or not config.learner.metric_names:
@@ -489,10 +483,6 @@ def environment_record(
     """Return what a configuration leaves out: hardware, versions and settings.
 
     The record also names the preset that was given, if it set anything.
-
-    Args:
-        config: the training.
-        settings: the active settings.
     """
     return {
         "preset": config.given["preset"] if config.from_preset() else None,

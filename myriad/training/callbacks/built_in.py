@@ -40,12 +40,7 @@ def built_in_callbacks(
 ) -> list[Callback]:
     """Return the callbacks of a training, in the order in which they are called.
 
-    Args:
-        config: the training.
-        folder: the run's folder.
-        quiet: show no progress.
-        profile_chunks: chunks to trace into the folder.
-        settings: the active settings, for the trackers.
+    With `quiet` no progress is shown. The trackers show the active settings.
     """
     callbacks: list[Callback] = [Metrics(folder)]
     if config.target_return is not None:
@@ -93,12 +88,7 @@ class Target(Callback):
 
 
 class Films(Callback):
-    """Records an episode of the greedy agent as a GIF after every few evaluations.
-
-    Args:
-        config: the training.
-        folder: where to save the films. It is made with the first one.
-    """
+    """Records an episode of the greedy agent as a GIF after every few evaluations."""
 
     def __init__(self, config: TrainingConfig, folder: Path):
         self._config = config
@@ -247,12 +237,7 @@ def summary(row: dict[str, Any]) -> str:
 
 
 class Profile(Callback):
-    """Traces the first chunks of a training into its run folder.
-
-    Args:
-        folder: the run's folder.
-        num_chunks: number of chunks to trace, at least 1.
-    """
+    """Traces the first chunks of a training, at least one, into its run folder."""
 
     def __init__(self, folder: RunFolder, num_chunks: int):
         self._path = folder.path / "profile"
@@ -287,9 +272,7 @@ class Profile(Callback):
 class Monitor(Callback):
     """Writes `monitor.jsonl`: where time went since the line before, and how busy the machine was.
 
-    Args:
-        folder: the run's folder.
-        every: evaluations between two lines.
+    It writes a line every few evaluations.
     """
 
     def __init__(self, folder: RunFolder, every: int):

@@ -18,9 +18,7 @@ from myriad.training.run_folder import Row, RunFolder
 class Trackers(Callback):
     """Gives the rows of a run, and what its monitor says, to the trackers in `log_to`.
 
-    Args:
-        folder: the run's folder.
-        settings: the active settings, which the trackers show beside the configuration.
+    They show the active settings beside the configuration.
     """
 
     def __init__(self, folder: RunFolder, settings: Sequence[ActiveSetting]):
