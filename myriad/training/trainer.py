@@ -84,7 +84,7 @@ class Trainer:
         self.folder = folder
         self.has_trained = False
         built_in = built_in_callbacks(
-            self.config, folder, quiet=quiet, profile_chunks=profile_chunks, settings=settings
+            self.config, quiet=quiet, profile_chunks=profile_chunks, settings=settings
         )
         self._callbacks = [*built_in, *callbacks] if distributed.is_first() else []
         self._is_quiet = quiet or not distributed.is_first()

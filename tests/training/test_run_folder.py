@@ -192,7 +192,7 @@ def test_a_missing_library_is_named_with_what_installs_it(monkeypatch):
 
 def test_tensorboard_has_every_row_at_once(folder):
     loader = pytest.importorskip("tensorboardX.proto.event_pb2").Event
-    tracker = TensorBoard(folder, {"seed": 0})
+    tracker = TensorBoard(folder.path, {"seed": 0})
     for row in ROWS:
         tracker.log(row, 100 * row["update"])
     # before it is closed, as a viewer or a kill would find it
@@ -245,7 +245,7 @@ def test_weights_and_biases_that_cannot_start_says_what_to_do(folder, monkeypatc
     monkeypatch.setitem(sys.modules, "wandb", wandb)
     says = "log_to 'wandb' can't start: api_key .*; WANDB_MODE=offline needs no server"
     with pytest.raises(InvalidArgumentError, match=says):
-        WeightsAndBiases(folder, {})
+        WeightsAndBiases(folder.path, {})
 
 
 def state_of(number):

@@ -8,7 +8,6 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -32,7 +31,6 @@ _WIDTHS = (150, 80)
 
 def built_in_callbacks(
     config: TrainingConfig,
-    folder: RunFolder,
     *,
     quiet: bool = False,
     profile_chunks: int = 0,
@@ -42,57 +40,47 @@ def built_in_callbacks(
 
     With `quiet` no progress is shown. The trackers show the active settings.
     """
-    callbacks: list[Callback] = [Metrics(folder)]
+    callbacks: list[Callback] = [Metrics()]
     if config.target_return is not None:
-        callbacks.append(Target(config.target_return))
+        callbacks.append(Target())
     if config.film_every:
-        callbacks.append(Films(config, folder.path / "films"))
+        callbacks.append(Films())
     # The trackers and the progress also show what the monitor says.
     if config.monitor_every:
-        callbacks.append(Monitor(folder, config.monitor_every))
+        callbacks.append(Monitor())
     if config.log_to:
         from myriad.training.callbacks.trackers import Trackers
 
-        callbacks.append(Trackers(folder, settings))
+        callbacks.append(Trackers(settings))
     if not quiet:
         callbacks.append(Progress())
     if profile_chunks:
-        callbacks.append(Profile(folder, profile_chunks))
+        callbacks.append(Profile(profile_chunks))
     return callbacks
 
 
 class Metrics(Callback):
     """Writes `metrics.jsonl`."""
 
-    def __init__(self, folder: RunFolder):
-        self._folder = folder
-
     def on_evaluation(self, run: Run) -> None:
         for row in run.new_rows:
-            self._folder.append(row)
+            RunFolder(run.folder).append(row)
 
 
 class Target(Callback):
     """Stops each training whose evaluation reaches the target return."""
-
-    def __init__(self, target: float):
-        self._target = target
 
     def on_start(self, run: Run) -> None:
         self.on_evaluation(run)
 
     def on_evaluation(self, run: Run) -> None:
         for row in run.new_rows:
-            if row["eval_return"] >= self._target:
+            if row["eval_return"] >= run.config.target_return:
                 run.stopped[training_of(row)] = row["steps"]
 
 
 class Films(Callback):
     """Records an episode of the greedy agent as a GIF after every few evaluations."""
-
-    def __init__(self, config: TrainingConfig, folder: Path):
-        self._config = config
-        self._folder = folder
 
     def on_evaluation(self, run: Run) -> None:
         """Record an episode if it is time to.
@@ -104,14 +92,15 @@ class Films(Callback):
 
         if run.evaluations % run.config.film_every:
             return
-        learner = self._config.learner
+        learner = run.config.learner
         controller: Any = _Remembered(learner, run.agent_state)
         if isinstance(learner, ControllerLearner):
             controller = learner.controller
-        with write_errors_explained(self._folder):
-            self._folder.mkdir(exist_ok=True)
-        path = self._folder / f"{run.update}.gif"
-        env, seed = self._config.environment, run.config.seed
+        folder = run.folder / "films"
+        with write_errors_explained(folder):
+            folder.mkdir(exist_ok=True)
+        path = folder / f"{run.update}.gif"
+        env, seed = run.config.environment, run.config.seed
         record(env, controller, path, num_steps=_NUM_STEPS, seed=seed)
 
 
@@ -239,12 +228,12 @@ def summary(row: dict[str, Any]) -> str:
 class Profile(Callback):
     """Traces the first chunks of a training, at least one, into its run folder."""
 
-    def __init__(self, folder: RunFolder, num_chunks: int):
-        self._path = folder.path / "profile"
+    def __init__(self, num_chunks: int):
         self._left = num_chunks
 
     def on_start(self, run: Run) -> None:
         """Start the trace."""
+        self._path = run.folder / "profile"
         with write_errors_explained(self._path):
             jax.profiler.start_trace(str(self._path), create_perfetto_trace=True)
 
@@ -275,9 +264,7 @@ class Monitor(Callback):
     It writes a line every few evaluations.
     """
 
-    def __init__(self, folder: RunFolder, every: int):
-        self._folder = folder
-        self._every = every
+    def __init__(self):
         self._cores = usable_cores()
         device = jax.local_devices()[0]
         self._gpu = None if device.platform == "cpu" else device
@@ -292,9 +279,9 @@ class Monitor(Callback):
         Raises:
             InvalidArgumentError: the line can't be written.
         """
-        if run.evaluations % self._every == 0:
+        if run.evaluations % run.config.monitor_every == 0:
             run.monitor = {"update": run.update, "steps": run.steps} | self._row(run)
-            self._folder.append(run.monitor, "monitor.jsonl")
+            RunFolder(run.folder).append(run.monitor, "monitor.jsonl")
 
     def _row(self, run: Run) -> dict[str, Any]:
         """Describe the time since the last row. A value is None if this machine can't tell it."""

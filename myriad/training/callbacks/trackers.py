@@ -6,13 +6,14 @@ import importlib
 import json
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
 from myriad.files import write_errors_explained
 from myriad.training.active_settings import ActiveSetting
 from myriad.training.callbacks import Callback, Run
-from myriad.training.run_folder import Row, RunFolder
+from myriad.training.run_folder import Row
 
 
 class Trackers(Callback):
@@ -21,8 +22,7 @@ class Trackers(Callback):
     They show the active settings beside the configuration.
     """
 
-    def __init__(self, folder: RunFolder, settings: Sequence[ActiveSetting]):
-        self._folder = folder
+    def __init__(self, settings: Sequence[ActiveSetting]):
         self._settings = settings
         self._trackers: list[Any] = []
 
@@ -32,7 +32,7 @@ class Trackers(Callback):
         described["settings"] = [dataclasses.asdict(each) for each in self._settings]
         with contextlib.ExitStack() as opened:
             for name in run.config.log_to:
-                self._trackers.append(TRACKERS[name](self._folder, described))
+                self._trackers.append(TRACKERS[name](run.folder, described))
                 opened.callback(self._trackers[-1].close)
             self._opened = opened.pop_all()
 
@@ -53,11 +53,11 @@ class Trackers(Callback):
 class TensorBoard:
     """Event files in the run's folder, for `tensorboard --logdir`."""
 
-    def __init__(self, folder: RunFolder, config: Mapping[str, Any]):
+    def __init__(self, folder: Path, config: Mapping[str, Any]):
         writers, self._event = self.library()
         # Not through tensorboardX's SummaryWriter, which hands rows to a thread. The thread loses
         # two minutes of rows if the process is killed, and dies if the disk is full.
-        self._path = folder.path / "tensorboard"
+        self._path = folder / "tensorboard"
         with write_errors_explained(self._path):
             self._path.mkdir(exist_ok=True)
             self._writer = writers.EventsWriter(str(self._path / "events"))
@@ -100,18 +100,18 @@ class TensorBoard:
 class WeightsAndBiases:
     """A run in Weights & Biases. `WANDB_MODE=offline` keeps it on this machine."""
 
-    def __init__(self, folder: RunFolder, config: Mapping[str, Any]):
+    def __init__(self, folder: Path, config: Mapping[str, Any]):
         # A resumed run keeps its id, with which its wandb folder's name `run-<time>-<id>` ends.
-        ids = [path.name.rpartition("-")[2] for path in sorted(folder.path.glob("wandb/*run-*"))]
+        ids = [path.name.rpartition("-")[2] for path in sorted(folder.glob("wandb/*run-*"))]
         wandb = self.library()
         try:
             self._run = wandb.init(
                 project=config.get("wandb_project") or "myriad",
-                name=config.get("wandb_name") or folder.path.name,
+                name=config.get("wandb_name") or folder.name,
                 # An empty list and not None, for which wandb would take the tags of WANDB_TAGS.
                 tags=config.get("wandb_tags") or [],
                 config=dict(config),
-                dir=str(folder.path),
+                dir=str(folder),
                 id=ids[-1] if ids else None,
                 resume="allow",
             )
