@@ -176,11 +176,6 @@ class Settings:
                         sources[name] = source
         return cls(**values, sources=sources)
 
-    def switches(self) -> dict[str, Any]:
-        """Return the values that a training uses. None is not set."""
-        names = ("batch_size", "compile", "flash_attention", "bf16")
-        return {name: getattr(self, name) for name in names}
-
     def export(self) -> None:
         """Copy the file's settings of places to the environment, also for child processes."""
         for name in PLACES:

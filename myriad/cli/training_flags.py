@@ -134,7 +134,7 @@ class TrainingFlags(XlaFlags, config_flags(*NAMES)):
             raise InvalidArgumentError(f"{both} say the same; give one of them.")
         settings = Settings.read()
         # A setting of `.env` may be meant for trainings with another network, so it is not refused.
-        of_settings, useless = fields_of(settings.switches(), agent, network)
+        of_settings, useless = fields_of(vars(settings), agent, network)
         layers = [
             (of_settings, {name: settings.sources[_SWITCH_OF[name]] for name in of_settings}),
             (of_file, dict.fromkeys(of_file, str(self.config))),
@@ -228,7 +228,8 @@ def fields_of(
     """Return the fields of a training that switches set, with options by dotted name.
 
     Args:
-        switches: values of the fields of `Settings`; None is not set.
+        switches: values by the names of `Settings`, of which others are passed over; None is not
+            set.
         agent: the agent's name.
         network: the network's name; None for the agent's default.
 
@@ -238,7 +239,7 @@ def fields_of(
     """
     from myriad.agents import AGENTS
 
-    switches = {name: value for name, value in switches.items() if value is not None}
+    switches = {k: switches[k] for k in _SWITCHES if switches.get(k) is not None}
     if not switches:  # Importing the agent takes long, and `make_config` first checks other names.
         return {}, []
     options = {field.name for field in dataclasses.fields(AGENTS.load(agent))}

@@ -48,7 +48,7 @@ class Tune(XlaFlags, TuneSettings):
         given = TuneSettings(**{name: getattr(self, name) for name in names})
         space = SearchSpace.load(AGENTS.resolve(given.agent), file=given.space)
         network = given.options.get("agent.network", space.fixed.get("agent.network", "mlp"))
-        switched, _ = fields_of(Settings.read().switches(), given.agent, network)
+        switched, _ = fields_of(vars(Settings.read()), given.agent, network)
         # What the space sets in every trial is left out.
         options = {
             name: value
