@@ -74,8 +74,11 @@ def _code_of(argv: Sequence[str] | None, *, is_ours: bool) -> int:
             _end(interrupt)
         code = _INTERRUPTED
     except OSError as error:
-        if is_ours and error.filename is None:
-            _close_stdout()
+        if is_ours and error.filename is None and sys.stdout is not None:
+            # Drop what is buffered. Python would write it at exit, fail again and complain.
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, sys.stdout.fileno())
+            os.close(nothing)
         if isinstance(error, BrokenPipeError):
             code = _NOBODY_READS
         else:
@@ -133,10 +136,3 @@ def _open_standard_files() -> None:
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:  # 2 is standard error
         pass
     os.close(number)
-
-
-def _close_stdout() -> None:
-    """Drop buffered output. Otherwise Python would write it at exit, fail again and complain."""
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, sys.stdout.fileno())
-    os.close(nothing)

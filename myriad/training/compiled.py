@@ -285,15 +285,6 @@ class CompiledTraining:
         env_params = self.loop.everywhere_same(np.asarray(values, np.float32))
         return dataclasses.replace(state, env_params=env_params)
 
-    def least_bytes(self) -> int:
-        """Return a lower bound of the bytes that the trainings hold in one memory.
-
-        It follows from the shapes, before anything is compiled.
-        """
-        episodes = EPISODE_BYTES * self.config.eval_rollouts * len(self.members)
-        num_memories = 1 if resolve_platform() == "cpu" else self.num_devices
-        return (_device_bytes(self.state_shapes) + episodes) // num_memories
-
     def stated_bytes(self) -> int:
         """Return the most bytes that the compiled programs hold at once in one memory.
 
@@ -373,8 +364,12 @@ def compile_within_memory(
             require_room(subject or settings, stated, remedy, available_bytes(limit))
         return stated
 
-    # Before the updates are traced, since an impossible size raises an unclear error there.
-    stated = require_fit(training.least_bytes(), "fewer than")
+    # A lower bound in one memory, from shapes. Before the updates are traced, since an impossible
+    # size raises an unclear error there.
+    episodes = EPISODE_BYTES * config.eval_rollouts * len(config.members)
+    num_memories = 1 if resolve_platform() == "cpu" else training.num_devices
+    least = (_device_bytes(training.state_shapes) + episodes) // num_memories
+    stated = require_fit(least, "fewer than")
     training.compile(meanwhile)
     release_freed_memory()
     if training.compile_mode == "aot":
