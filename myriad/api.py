@@ -166,8 +166,8 @@ def train_and_evaluate(  # noqa: PLR0913 (all that a training takes beside its c
             _require_shared(folder)
             return trainer.run()
         except BaseException:
-            # Nothing was trained, so remove the folder to not block the corrected call.
-            if not trainer.has_trained and distributed.is_first():
+            # A folder without rows would only block the corrected call.
+            if distributed.is_first():
                 folder.discard()
             raise
 

@@ -196,7 +196,7 @@ class RunFolder:
                 new.write_bytes(kept)
 
     def discard(self) -> None:
-        """Remove the folder of a run that has not trained yet, unless it holds anything else."""
+        """Remove the folder of a run that has written nothing else yet."""
         with contextlib.suppress(OSError):
             paths = list(self.path.iterdir())
             if {each.name for each in paths} == {".lock", "config.toml", "environment.json"}:

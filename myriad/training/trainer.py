@@ -62,9 +62,6 @@ class Trainer:
         settings: the active settings, to say.
         quiet: show no progress, and don't say what happens before the first update.
         profile_chunks: chunks to trace into the folder.
-
-    Attributes:
-        has_trained: whether an update was done, now or before the run was resumed.
     """
 
     def __init__(
@@ -82,7 +79,6 @@ class Trainer:
         self.config = trainings.config
         self._start = start
         self.folder = folder
-        self.has_trained = False
         built_in = built_in_callbacks(
             self.config, quiet=quiet, profile_chunks=profile_chunks, settings=settings
         )
@@ -207,7 +203,6 @@ class Trainer:
             if self._start is not None:
                 run.state = self._start.into(run.state)
             return
-        self.has_trained = True
         # A single process reads the whole state. Of several, each reads the part that it will hold.
         placement = self.trainings.loop.placement if distributed.count() > 1 else None
         run.state = self._checkpoints.restore(done, self.trainings.saved_shapes, placement)
@@ -341,7 +336,6 @@ class Trainer:
                 size = min(fitting, 2 * self.trainings.chunk, self.config.updates_per_chunk)
                 self.trainings.chunk = distributed.broadcast(max(1, size))
             reported_at = now
-            self.has_trained = True
             self._report = report
             run.update = update
             self._require_numbers(report)
