@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from myriad.errors import InvalidArgumentError, MyriadError, shown
+from myriad.errors import InvalidArgumentError, shown
 from myriad.settings import Settings
 from myriad.signals import IN_A_ROW_S
 
@@ -137,13 +137,13 @@ def on_first(function: Callable[[], Result]) -> Result | None:
         the result of the function; None in the other processes.
 
     Raises:
-        MyriadError: the function raised it.
+        Exception: the function raised it in process 0. The others raise an InvalidArgumentError.
     """
     result = error = None
     if is_first():
         try:
             result = function()
-        except MyriadError as raised:
+        except Exception as raised:  # noqa: BLE001 (the others would wait for any)
             error = raised
     problem = broadcast(None if error is None else str(error))
     if problem is not None:

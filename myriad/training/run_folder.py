@@ -264,14 +264,10 @@ class Checkpoints:
             aside.rename(path)
             self._tidy()
 
-        distributed.on_first(lambda: self._do(path, make_room))
-        self._do(path, lambda: _write(aside, arrays))
-        distributed.on_first(lambda: self._do(path, finish))
-
-    def _do(self, path: Path, step: Callable[[], None]) -> None:
-        """Do a step of a save, and remove its leftovers if it fails."""
         try:
-            return step()
+            distributed.on_first(make_room)
+            _write(aside, arrays)
+            return distributed.on_first(finish)
         # Where the system refuses something, orbax may raise a ValueError.
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
