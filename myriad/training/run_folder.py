@@ -81,11 +81,9 @@ class RunFolder:
                 folder._require_empty()  # before a lock is left in a folder of somebody else
         with folder.held():
             folder._require_empty()  # another process may have been first
-            with replacing(path / "environment.json") as new:
-                new.write_text(json.dumps(environment, indent=2), encoding="utf-8")
+            _write_text(path / "environment.json", json.dumps(environment, indent=2))
             # The configuration comes last, since its presence makes the folder a run.
-            with replacing(path / "config.toml") as new:
-                new.write_text(config_toml, encoding="utf-8")
+            _write_text(path / "config.toml", config_toml)
         return folder
 
     @contextlib.contextmanager
@@ -158,21 +156,11 @@ class RunFolder:
         with write_errors_explained(path), path.open("a", encoding="utf-8") as rows:
             rows.write(lines_of([row]))
 
-    def flush(self) -> None:
-        """Wait until the rows are on the disk, before a checkpoint is written.
-
-        Raises:
-            InvalidArgumentError: they can't be written.
-        """
-        if self.metrics.exists():
-            with write_errors_explained(self.metrics), self.metrics.open("rb+") as file:
-                os.fsync(file.fileno())
-
     def go_back_to(self, rows: str) -> None:
         """Cut `metrics.jsonl` back to the rows of the checkpoint from which the run resumes.
 
-        The resumed run writes the later rows again. If the file is missing or empty, it is made
-        again from the checkpoint.
+        The resumed run writes the later rows again. If the file is missing or ends early, as after
+        a power cut, it is made again from the checkpoint.
 
         Raises:
             InvalidArgumentError: the file contradicts the checkpoint. It stays as it is.
@@ -186,14 +174,13 @@ class RunFolder:
             raise InvalidArgumentError(
                 f"{self.metrics} can't be read: {error.strerror}."
             ) from error
-        if found and not found.startswith(kept):
+        if not found.startswith(kept) and not kept.startswith(found):
             raise InvalidArgumentError(
                 f"{self.metrics} is damaged: it doesn't begin with the rows of the checkpoint; "
                 "move the file away, and resuming makes it again from the checkpoint."
             )
         if found != kept:
-            with replacing(self.metrics) as new:
-                new.write_bytes(kept)
+            _write_text(self.metrics, rows)
 
     def discard(self) -> None:
         """Remove the folder of a run that has written nothing else yet."""
@@ -493,6 +480,12 @@ def require_kinds(path: Path, held: Mapping[str, Any], expected: Mapping[str, An
 def import_orbax() -> None:
     """Import orbax while the compiler works."""
     import orbax.checkpoint  # noqa: F401
+
+
+def _write_text(path: Path, text: str) -> None:
+    """Write a file, whole or not at all, and return when it is on the disk."""
+    with replacing(path) as new:
+        new.write_text(text, encoding="utf-8")
 
 
 def _write(path: Path, arrays: dict[str, Any]) -> None:

@@ -426,7 +426,6 @@ class Trainer:
     def _save(self) -> None:
         run = self._run
         with self._timed("save"):
-            distributed.on_first(self.folder.flush)
             saved = self.trainings.to_save(run.state)
             rows = lines_of(run.rows)
             self._checkpoints.save(run.update, saved, rows, self._devices, self._best)

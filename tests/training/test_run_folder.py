@@ -107,8 +107,14 @@ def test_every_line_is_strict_json_and_reads_back_as_it_was(folder):
 
 @pytest.mark.parametrize(
     ("found", "number"),
-    # Where there is none, it is made again from the checkpoint.
-    [(lines_of(ROWS) + '{"update": 4, "lo', 3), (lines_of(ROWS), 0), (None, 3), (None, 0)],
+    # What it lacks is made again from the checkpoint.
+    [
+        (lines_of(ROWS) + '{"update": 4, "lo', 3),
+        (lines_of(ROWS), 0),
+        (lines_of(ROWS)[:-9], 3),
+        (None, 3),
+        (None, 0),
+    ],
 )
 def test_rows_are_those_of_the_checkpoint_again(found, number, folder):
     if found is not None:
@@ -153,17 +159,17 @@ def test_a_disk_that_takes_no_more_leaves_what_was_written(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", ["append", "flush"])
+@pytest.mark.parametrize(("kind", "step"), [(RunFolder, "append"), (Checkpoints, "save")])
 def test_a_folder_that_goes_away_ends_the_training_and_is_not_made_again(
-    step, tmp_path, monkeypatch
+    kind, step, tmp_path, monkeypatch
 ):
-    do = getattr(RunFolder, step)
+    do = getattr(kind, step)
 
     def lose_it_first(*args):
         shutil.rmtree(tmp_path / "run")
         do(*args)
 
-    monkeypatch.setattr(RunFolder, step, lose_it_first)
+    monkeypatch.setattr(kind, step, lose_it_first)
     config = create_config("cartpole-control", "random", 8, 64, eval_frequency=16)
     with pytest.raises(InvalidArgumentError, match=r"can't be written.*: No such file"):
         train_and_evaluate(config, tmp_path / "run", quiet=True)
