@@ -221,8 +221,10 @@ def resume(
     settings = active_settings(config, dict.fromkeys(config.given, "config.toml"))
     with _held(folder):
         start = None
-        if folder.checkpoints.latest() is None:
-            start = Start.of_record(folder, config)
+        if folder.checkpoints.latest() is None and (
+            record := folder.environment().get("start_from")
+        ):
+            start = Start.read(config=config, **record)
         how: dict[str, Any] = {"quiet": quiet, "profile_chunks": profile_chunks}
         return Trainer(_trainings(config), folder, callbacks, start, settings, **how).run()
 

@@ -30,21 +30,17 @@ class Start:
     """What an agent had learned by a checkpoint of another run.
 
     Attributes:
-        run_folder: the folder of that run.
-        update: the update of the checkpoint.
+        record: what `environment.json` holds of it, the arguments with which `read` reads it again.
         arrays: the leaves of the agent's state that the new run takes over, by name.
-        best: whether it is the best agent by then, and not the newest.
     """
 
-    run_folder: Path
-    update: int
+    record: dict[str, Any]
     arrays: dict[str, np.ndarray]
-    best: bool = False
 
     @classmethod
     def read(
         cls,
-        run_folder: Path,
+        run_folder: str | Path,
         config: TrainingConfig,
         update: int | None = None,
         *,
@@ -63,7 +59,7 @@ class Start:
                 no best agent, or the new training needs other shapes. The message names the first
                 that differs.
         """
-        folder = RunFolder(run_folder.absolute())
+        folder = RunFolder(Path(run_folder).absolute())
         _require_same_agent(folder, config)
         learner = config.learner
         first = jax.eval_shape(lambda: learner.init(make_key(0), config.num_envs))
@@ -83,27 +79,13 @@ class Start:
                 held = taken(checkpoints.best(number))
             require_kinds(path, held, needed)
             arrays = held if best else checkpoints.arrays(number, needed)
-            return cls(folder.path, number, arrays, best)
+            record = {"run_folder": str(folder.path), "update": number, "best": best}
+            return cls(record, arrays)
 
         start = checkpoints.read_newest(read) if update is None else read(update)
         if start is None:
             raise InvalidArgumentError("start_from", "must hold a checkpoint", folder.path)
         return start
-
-    @classmethod
-    def of_record(cls, folder: RunFolder, config: TrainingConfig) -> "Start | None":
-        """Read again what a run began with, if it began with anything."""
-        record = folder.environment().get("start_from")
-        if record is None:
-            return None
-        best = record.get("best", False)
-        return cls.read(Path(record["run_folder"]), config, record["update"], best=best)
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """What `environment.json` holds of it."""
-        record = {"run_folder": str(self.run_folder), "update": self.update}
-        return record | ({"best": True} if self.best else {})
 
     def into(self, state: TrainState) -> TrainState:
         """Return a first state, of one seed or many, with what was learned in its agent."""

@@ -41,7 +41,7 @@ def test_a_run_begins_with_the_weights_and_moments_of_another(agent, tmp_path):
             assert_same_bits(value, getattr(learned, field))
     newest = Checkpoints(run / "checkpoints").latest()
     record = json.loads((new / "environment.json").read_text())
-    assert record["start_from"] == {"run_folder": str(run), "update": newest}
+    assert record["start_from"] == {"run_folder": str(run), "update": newest, "best": False}
     shutil.rmtree(run)
     resume(new, quiet=True)  # It has a checkpoint of its own by now.
 
