@@ -382,12 +382,7 @@ class Population(CompiledTraining):
 
     def member(self, state: TrainState, slot: int) -> TrainState:
         """Return the state of one training as NumPy arrays, with its key as its two words."""
-        require_alive("state", state)
-
-        def taken(leaf: jax.Array) -> np.ndarray:
-            return np.asarray(numbers_of(leaf))[slot]
-
-        return jax.tree.map(taken, state)
+        return jax.tree.map(lambda leaf: leaf[slot], self.gathered(state))
 
     def with_env_params(self, state: TrainState, values: Sequence[float]) -> TrainState:
         of_slots = np.broadcast_to(np.asarray(values, np.float32), state.env_params.shape)
