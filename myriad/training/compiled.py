@@ -94,7 +94,7 @@ class CompiledTraining:
         self.stated: dict[str, tuple[int, int]] = {}
         self.compile_s = 0.0
 
-    def compile(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+    def compile(self, meanwhile: Callable[[], object] = lambda: None) -> None:
         """Compile the programs side by side. After that nothing compiles while they run.
 
         With any `compile_mode` but aot, programs compile at their first call instead, or never.
@@ -332,7 +332,7 @@ def compile_within_memory(
     *,
     limit: int | None = None,
     subject: str = "",
-    meanwhile: Callable[[], None] = lambda: None,
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> int:
     """Compile a training's programs, unless it doesn't fit into memory.
 

@@ -427,11 +427,6 @@ def rows_of(text: str) -> list[dict[str, Any]]:
     return [{name: _NON_FINITE.get(value, value) for name, value in row.items()} for row in rows]
 
 
-def training_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a row that is about the training."""
-    return {name: value for name, value in row.items() if not name.startswith("eval_")}
-
-
 def evaluation_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a row that is about the evaluation."""
     placed = {name: value for name, value in row.items() if name.startswith("agent.")}
@@ -474,12 +469,6 @@ def require_kinds(path: Path, held: Mapping[str, Any], expected: Mapping[str, An
             raise InvalidArgumentError(
                 f"checkpoint {path} holds {name} as {has}, but this configuration needs {needs}."
             )
-
-
-# After compiling, the import would add a quarter of a second to a warm start.
-def import_orbax() -> None:
-    """Import orbax while the compiler works."""
-    import orbax.checkpoint  # noqa: F401
 
 
 def _write_text(path: Path, text: str) -> None:
