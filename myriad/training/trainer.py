@@ -178,12 +178,10 @@ class Trainer:
         what = f"{self.config.agent} on {self.config.env}"
         how = {"off": "nothing is compiled"}.get(self.trainings.compile_mode, "compiles as it goes")
         compile_s = 0.0
-        counted = contextlib.nullcontext()
         if self.trainings.compile_mode == "aot":
             self._say(f"{what}: compiling ...")
-            counted = counted if self._is_quiet else seconds_shown("compiling")
         start = time.perf_counter()
-        with counted:
+        with seconds_shown("compiling", self._say):
             # After compiling, this import would add a quarter of a second to a warm start.
             orbax = functools.partial(importlib.import_module, "orbax.checkpoint")
             compile_within_memory(self.trainings, meanwhile=orbax)
