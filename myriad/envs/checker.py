@@ -4,7 +4,6 @@ It goes through stages and stops at the first with faults, since they would caus
 later stages. `require_trainable` runs the first three, which compile nothing, before a training.
 """
 
-import dataclasses
 import functools
 import sys
 import time
@@ -17,7 +16,6 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Var
 
 from myriad.engine.fusion import count_primitives
 from myriad.engine.random import make_key, numbers_of
@@ -49,19 +47,8 @@ _QUICK = {
 _NOT_YOURS = (__file__, *(str(Path(library.__file__ or "").parent) for library in (jax, np)))
 
 
-@dataclasses.dataclass(frozen=True)
-class Finding:
-    """What a stage found.
-
-    Attributes:
-        sentence: what is wrong, and what to do.
-        cause: the error that your code raised.
-        is_warning: whether the environment trains all the same.
-    """
-
-    sentence: str
-    cause: Exception | None = None
-    is_warning: bool = False
+# What a stage yields: a fault as a sentence, or a warning if training works all the same.
+Finding = str | UserWarning
 
 
 class CallError(Exception):
@@ -104,7 +91,7 @@ def check_env(env: Environment, *, skip: Sequence[Stage] = ()) -> None:
     """
     require("skip", skip, Sequence[Stage])
     stages = {name: stage for name, stage in _STAGES.items() if name not in skip}
-    run_stages(type(env).__name__, env, stages, FaultyEnvironmentError, EnvironmentWarning)
+    run_stages(type(env).__name__, env, stages, FaultyEnvironmentError)
 
 
 def run_stages(
@@ -112,7 +99,6 @@ def run_stages(
     subject: Any,
     stages: Mapping[Any, Callable[[Any], Iterable[Finding]]],
     fault: Callable[[str, Sequence[str]], Exception],
-    warning: type[Warning],
 ) -> None:
     """Run the stages of a check by name, and print the processor time if there was no fault.
 
@@ -121,37 +107,35 @@ def run_stages(
         subject: what a stage gets.
         stages: the stages.
         fault: makes an error from `what` and the sentences of the first stage with faults.
-        warning: the class of warnings.
     """
     times = {}
     for name, stage in stages.items():
         start = time.process_time()
-        findings = _findings_of(stage, subject)
+        found = _run_stage(what, subject, stage, fault)
         times[name] = time.process_time() - start
-        _raise_faults(what, findings, fault)
-        for each in findings:
-            warnings.warn(f"{what}: {each.sentence}", warning, stacklevel=3)
+        for each in found:
+            warnings.warn(f"{what}: {each}", type(each), stacklevel=3)
     shown_times = ", ".join(f"{name} {seconds:.1f}" for name, seconds in times.items())
     sys.stderr.write(f"{what}: no fault, in {sum(times.values()):.1f} s ({shown_times})\n")
 
 
-def _findings_of(stage: Callable[[Any], Iterable[Finding]], subject: Any) -> list[Finding]:
-    findings: list[Finding] = []
+def _run_stage(
+    what: str,
+    subject: Any,
+    stage: Callable[[Any], Iterable[Finding]],
+    fault: Callable[[str, Sequence[str]], Exception],
+) -> list[UserWarning]:
+    """Return the warnings of a stage without faults. Otherwise raise what `fault` makes of them."""
+    found: list[Finding] = []
+    cause = None
     try:
-        findings.extend(stage(subject))
+        found.extend(stage(subject))
     except CallError as error:
+        found.append(str(error))
         cause = error.__cause__
-        findings.append(Finding(str(error), cause if isinstance(cause, Exception) else None))
-    return findings
-
-
-def _raise_faults(
-    what: str, findings: Sequence[Finding], fault: Callable[[str, Sequence[str]], Exception]
-) -> None:
-    """Raise what `fault` makes from `what` and from sentences, unless all are warnings."""
-    if faults := [each for each in findings if not each.is_warning]:
-        cause = next((each.cause for each in faults if each.cause is not None), None)
-        raise fault(what, [each.sentence for each in faults]) from cause
+    if faults := [each for each in found if isinstance(each, str)]:
+        raise fault(what, faults) from cause
+    return [each for each in found if isinstance(each, UserWarning)]
 
 
 def quickly(function: Callable[..., Any]) -> Any:
@@ -172,29 +156,28 @@ def _quick_options() -> dict[str, Any]:
 def require_trainable(env: Environment) -> None:
     """Raise FaultyEnvironmentError if an environment lacks something that a training needs."""
     for stage in (_members, _reset, _step):
-        _raise_faults(type(env).__name__, _findings_of(stage, env), FaultyEnvironmentError)
+        _run_stage(type(env).__name__, env, stage, FaultyEnvironmentError)
 
 
 @functools.lru_cache(maxsize=64)
 def never_ends(env: Environment) -> bool:
     """Return whether no step of an environment ends an episode, in whatever state."""
-    params = env.default_params
+    reset, step = _functions(env)
 
     def ends(key: jax.Array, state: Any, action: Any) -> jax.Array:
-        return jnp.logical_or(*env.step(key, state, action, params)[3:5])
+        return jnp.logical_or(*step(key, state, action)[3:5])
 
-    reset, _ = _functions(env)
-    state = jax.eval_shape(reset, _key())[1]
-    program = jax.make_jaxpr(ends)(_key(), state, _action(env)).jaxpr
-    depends = set(program.invars)
-    for equation in program.eqns:
-        if not depends.isdisjoint(each for each in equation.invars if isinstance(each, Var)):
-            depends.update(equation.outvars)
-    if not depends.isdisjoint(each for each in program.outvars if isinstance(each, Var)):
+    def batch(keys: jax.Array) -> jax.Array:
+        actions = jax.vmap(env.action_space(env.default_params).sample)(keys)
+        # It raises ValueError unless the result is the same for all.
+        return jax.vmap(ends, out_axes=None)(keys, jax.vmap(reset)(keys)[1], actions)
+
+    try:
+        program = jax.jit(batch).lower(_split(_key()))
+    except ValueError:
         return False
     # The result is a constant: False, or in a bandit True.
-    start = jax.jit(reset)(_key())[1]
-    return not jax.jit(ends)(_key(), start, env.action_space(params).sample(_key()))
+    return not program.compile()(_split(_key()))
 
 
 def _functions(env: Environment) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -213,72 +196,59 @@ def _functions(env: Environment) -> tuple[Callable[..., Any], Callable[..., Any]
 def _members(env: Any) -> Iterator[Finding]:
     for name in ("default_params", "reset", "step", "observation_space", "action_space"):
         if not hasattr(env, name):
-            yield Finding(f"{name} is missing.")
+            yield f"{name} is missing."
             return
-    try:
-        hash(env)
-    except TypeError as error:
-        yield Finding(
-            f"the environment must be hashable, but is not: {error}. Make it a dataclass with "
-            "frozen=True, keep its parameters in default_params and a table in a NumPy array of "
-            "the module, used as jnp.asarray(TABLE)[index].",
-            error,
-        )
     for path, leaf in jax.tree_util.tree_leaves_with_path(env.default_params):
         if leaf is env.default_params:
-            yield Finding(
+            yield (
                 "default_params must be a pytree: decorate its class with "
                 "jax.tree_util.register_dataclass."
             )
         elif not isinstance(leaf, int | float | np.ndarray | np.generic | jax.Array):
-            yield Finding(
-                f"default_params{at(path)} must be a number or an array, but is {shown(leaf)}."
-            )
-    yield from _space_faults(env)
-
-
-def _space_faults(env: Environment) -> Iterator[Finding]:
+            yield f"default_params{at(path)} must be a number or an array, but is {shown(leaf)}."
+    try:
+        hash(env)
+    except TypeError as error:
+        raise CallError(
+            f"the environment must be hashable, but is not: {error}. Make it a dataclass with "
+            "frozen=True, keep its parameters in default_params and a table in a NumPy array of "
+            "the module, used as jnp.asarray(TABLE)[index]."
+        ) from error
     for name in ("observation_space", "action_space"):
         space = called(name, lambda name=name: getattr(env, name)(env.default_params))
         # An observation may be a dict or a tuple of spaces.
         for each in jax.tree.leaves(space) if name == "observation_space" else [space]:
             if missing := [x for x in ("shape", "dtype", "sample") if not hasattr(each, x)]:
-                yield Finding(
+                yield (
                     f"{name} must return a space of myriad.spaces, but returns {kind_of(each)}, "
                     f"which has no {missing[0]}."
                 )
 
 
-def _reset(env: Environment) -> Iterator[Finding]:
+def _reset(env: Any) -> Iterator[Finding]:
     reset, _ = _functions(env)
     result = traced("reset", reset, _key())
     if not (isinstance(result, tuple) and len(result) == 2):
-        yield Finding(f"reset must return (obs, state), but returns {kind_of(result)}.")
+        yield f"reset must return (obs, state), but returns {kind_of(result)}."
         return
     obs, state = result
     yield from _array_faults("obs of reset", obs, env.observation_space(env.default_params))
-    if hasattr(env, "action_mask"):
-        yield from _mask_faults(env, state)
-    privileged: Any = getattr(env, "privileged_observation", None)
-    if privileged is not None:
-        seen = traced("privileged_observation", privileged, state, env.default_params)
-        if not hasattr(seen, "shape"):
-            yield Finding(
-                f"privileged_observation must return an array, but returns {kind_of(seen)}."
-            )
-
-
-def _mask_faults(env: Any, state: Any) -> Iterator[Finding]:
-    mask = traced("action_mask", env.action_mask, state)
+    mask = traced("action_mask", env.action_mask, state) if hasattr(env, "action_mask") else None
     if mask is not None:
         space = env.action_space(env.default_params)
         is_choice = isinstance(space, Discrete | MultiDiscrete)
         expected = (sum(nvec_of(space)),) if is_choice else None
         if getattr(mask, "shape", None) != expected or mask.dtype != bool:
-            yield Finding(
+            yield (
                 "action_mask must return a boolean for each action of a Discrete or for each "
                 f"choice of a MultiDiscrete, but returns {kind_of(mask)} for {space}."
             )
+    if hasattr(env, "privileged_observation"):
+        seen = traced(
+            "privileged_observation", env.privileged_observation, state, env.default_params
+        )
+        if not hasattr(seen, "shape"):
+            yield f"privileged_observation must return an array, but returns {kind_of(seen)}."
 
 
 def _step(env: Environment) -> Iterator[Finding]:
@@ -286,7 +256,7 @@ def _step(env: Environment) -> Iterator[Finding]:
     state = jax.eval_shape(reset, _key())[1]
     result = traced("step", step, _key(), state, _action(env))
     if not (isinstance(result, tuple) and len(result) == 6):
-        yield Finding(
+        yield (
             "step must return (obs, state, reward, terminated, truncated, info), but returns "
             f"{kind_of(result)}."
         )
@@ -299,11 +269,9 @@ def _step(env: Environment) -> Iterator[Finding]:
         ("truncated", truncated, np.bool_),
     ):
         if getattr(value, "shape", None) != () or value.dtype != dtype:
-            yield Finding(
-                f"{name} must be a scalar of {np.dtype(dtype).name}, but is {kind_of(value)}."
-            )
+            yield f"{name} must be a scalar of {np.dtype(dtype).name}, but is {kind_of(value)}."
     if not isinstance(info, dict):
-        yield Finding(f"info must be a dict, but is {kind_of(info)}.")
+        yield f"info must be a dict, but is {kind_of(info)}."
     faults = list(tree_faults("state", "reset", state, "step", next_state))
     yield from faults
     if faults:
@@ -312,10 +280,9 @@ def _step(env: Environment) -> Iterator[Finding]:
     for (path, first), after in zip(leaves, jax.tree.leaves(next_state), strict=True):
         # A parameter that is kept in the state is as weakly typed after a step.
         if first.weak_type and not after.weak_type:
-            yield Finding(
+            yield EnvironmentWarning(
                 f"state{at(path)} of reset is of a weak type, so that a chunk would "
-                f"compile twice: make it jnp.{first.dtype}(...).",
-                is_warning=True,
+                f"compile twice: make it jnp.{first.dtype}(...)."
             )
 
 
@@ -328,7 +295,7 @@ def _keys(env: Environment) -> Iterator[Finding]:
     if "random_" in program:
         states = numbers(_programs(env)[0](_split(_key())))
         if all((leaf == leaf[0]).all() for leaf in states):
-            yield Finding(
+            yield (
                 f"reset draws, but {_NUM_ENVS} resets with different keys are all equal: draw "
                 "from the key it gets."
             )
@@ -353,7 +320,7 @@ def _purity(env: Environment) -> Iterator[Finding]:
         results = called(name, lambda call=call: (call(), call()))
         pairs = zip(*map(numbers, results), strict=True)
         if not all(np.array_equal(*pair, equal_nan=True) for pair in pairs):
-            yield Finding(
+            yield (
                 f"{name} returns something else when it is called again with the same arguments: "
                 "draw from the key with jax.random, not from Python's or NumPy's generators, and "
                 "keep what changes in the state."
@@ -378,15 +345,13 @@ def _batches(env: Environment) -> Iterator[Finding]:
     try:
         traced("step", batch)
     except CallError as error:
-        yield Finding(
-            f"{error} Each environment had its own parameters, as in domain randomisation.{again}",
-            is_warning=True,
+        yield EnvironmentWarning(
+            f"{error} Each environment had its own parameters, as in domain randomisation.{again}"
         )
         return
     if again:
-        yield Finding(
-            f"reset or step returns other dtypes for parameters that are float32 arrays.{again}",
-            is_warning=True,
+        yield EnvironmentWarning(
+            f"reset or step returns other dtypes for parameters that are float32 arrays.{again}"
         )
 
 
@@ -420,9 +385,7 @@ def _behaviour(env: Environment) -> Iterator[Finding]:
     parts = list(_parts("obs", env.observation_space(params), obs))
     for name, values in [*((name, part) for name, _, part in parts), ("reward", reward)]:
         if not (is_finite := np.isfinite(values)).all():
-            yield Finding(
-                f"{name} is not finite after step {_first(~is_finite)} of random actions."
-            )
+            yield f"{name} is not finite after step {_first(~is_finite)} of random actions."
     for name, space, part in parts:
         yield from _bound_faults(name, np.asarray(part), space, "step {} of random actions")
     step_keys, action, reset_keys = draw(np.uint32(0))
@@ -452,12 +415,11 @@ def _reset_cost(env: Environment, of_step: Any, of_reset: Any) -> Iterator[Findi
     ratio = compare(*calls, num_pairs=9)
     if ratio.b_over_a_low < 0.5:
         return
-    yield Finding(
+    yield EnvironmentWarning(
         f"a step that also resets takes {1 + ratio.b_over_a_low:.2g} to "
         f"{1 + ratio.b_over_a_high:.2g} times as long as one that doesn't, in {_NUM_ENVS} "
         f"environments, and each step of a rollout resets: reset_pool=64 draws 64 "
-        "first states once, and reset picks one of them.",
-        is_warning=True,
+        "first states once, and reset picks one of them."
     )
 
 
@@ -470,7 +432,7 @@ def _bound_faults(name: str, obs: np.ndarray, space: Space, when: str) -> Iterat
         fits = np.asarray(jax.vmap(jax.vmap(space.contains))(jnp.asarray(obs)))
         if not fits.all():
             value = shown(obs[tuple(np.argwhere(~fits)[0])].tolist())
-            yield Finding(
+            yield (
                 f"{name} leaves observation_space after {when.format(_first(~fits))}: "
                 f"{value} is not in {space}."
             )
@@ -483,7 +445,7 @@ def _bound_faults(name: str, obs: np.ndarray, space: Space, when: str) -> Iterat
         element = tuple(int(index) for index in first[2:])
         value = obs[tuple(first)]
         side, bound = ("below", low) if value < low[element] else ("above", high)
-        yield Finding(
+        yield (
             f"{name} leaves observation_space after {when.format(first[0] + 1)}: "
             f"{name}[{', '.join(map(str, element))}] is {value}, {side} its bound of "
             f"{bound[element]}."
@@ -492,7 +454,7 @@ def _bound_faults(name: str, obs: np.ndarray, space: Space, when: str) -> Iterat
 
 def _array_faults(name: str, value: Any, space: Any) -> Iterator[Finding]:
     if jax.tree.structure(value) != jax.tree.structure(space):
-        yield Finding(
+        yield (
             f"{name} must have the structure of observation_space, {jax.tree.structure(space)}, "
             f"but is {kind_of(value)}."
         )
@@ -500,7 +462,7 @@ def _array_faults(name: str, value: Any, space: Any) -> Iterator[Finding]:
     for part_name, part_space, part in _parts(name, space, value):
         for kind in ("shape", "dtype"):
             if getattr(part, kind) != getattr(part_space, kind):
-                yield Finding(
+                yield (
                     f"{part_name} must have the {kind} of observation_space, "
                     f"{getattr(part_space, kind)}, but has {getattr(part, kind)}."
                 )
@@ -518,7 +480,7 @@ def _parts(name: str, space: Any, value: Any) -> Iterator[tuple[str, Space, Any]
 def tree_faults(name: str, first: str, before: Any, then: str, after: Any) -> Iterator[Finding]:
     """Yield where the shapes that `then` returned for `name` differ from those of `first`."""
     if jax.tree.structure(before) != jax.tree.structure(after):
-        yield Finding(
+        yield (
             f"{then} must return a {name} of the same structure as {first}, but returns "
             f"{kind_of(after)}."
         )
@@ -527,7 +489,7 @@ def tree_faults(name: str, first: str, before: Any, then: str, after: Any) -> It
         jax.tree_util.tree_leaves_with_path(before), jax.tree.leaves(after), strict=True
     ):
         if (old.shape, old.dtype) != (new.shape, new.dtype):
-            yield Finding(
+            yield (
                 f"{name}{at(path)} is {kind_of(old)} after {first}, but {kind_of(new)} after "
                 f"{then}."
             )

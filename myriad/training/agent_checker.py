@@ -76,7 +76,7 @@ def check_agent(agent: str, env: str | AnyEnvironment = "cartpole", **options: A
         each.__name__.removeprefix("_"): each
         for each in (_shapes, _actions, _keys, _seeds, _behaviour)
     }
-    run_stages(agent, loop, stages, FaultyAgentError, AgentWarning)
+    run_stages(agent, loop, stages, FaultyAgentError)
 
 
 def _shapes(loop: LearningLoop) -> Iterator[Finding]:
@@ -84,16 +84,13 @@ def _shapes(loop: LearningLoop) -> Iterator[Finding]:
     state = traced("init", loop.init, _key())
     for path, leaf in jax.tree_util.tree_leaves_with_path(state.agent):
         if leaf.weak_type:
-            yield Finding(
+            yield AgentWarning(
                 f"state{at(path)} of init is of a weak type, so that an update would compile "
-                f"twice: make it jnp.{leaf.dtype}(...).",
-                is_warning=True,
+                f"twice: make it jnp.{leaf.dtype}(...)."
             )
     result = traced("update", functools.partial(_update, loop), state)
     if not (isinstance(result, tuple) and len(result) == 3):
-        yield Finding(
-            f"update must return (state, batch_state, metrics), but returns {kind_of(result)}."
-        )
+        yield f"update must return (state, batch_state, metrics), but returns {kind_of(result)}."
         return
     agent, batch_state, metrics = result
     yield from tree_faults("state", "init", state.agent, "update", agent)
@@ -101,11 +98,11 @@ def _shapes(loop: LearningLoop) -> Iterator[Finding]:
     if not isinstance(metrics, dict) or set(metrics) != set(learner.metric_names):
         named = ", ".join(learner.metric_names) or "none"
         given = ", ".join(metrics) if isinstance(metrics, dict) else kind_of(metrics)
-        yield Finding(f"update must report the metrics of metric_names, {named}, but has {given}.")
+        yield f"update must report the metrics of metric_names, {named}, but has {given}."
         return
     for name, value in metrics.items():
         if getattr(value, "shape", None) != () or value.dtype != np.float32:
-            yield Finding(f"metric {name} must be a scalar of float32, but is {kind_of(value)}.")
+            yield f"metric {name} must be a scalar of float32, but is {kind_of(value)}."
 
 
 def _actions(loop: LearningLoop) -> Iterator[Finding]:
@@ -116,7 +113,7 @@ def _actions(loop: LearningLoop) -> Iterator[Finding]:
         action = traced("act", call, state.agent, _key(), state.batch_state.obs)
         expected = (loop.num_envs, *space.shape)
         if (getattr(action, "shape", None), action.dtype) != (expected, space.dtype):
-            yield Finding(
+            yield (
                 f"act with greedy={greedy} must return actions of {space.dtype} and shape "
                 f"{expected}, but returns {kind_of(action)}."
             )
@@ -169,7 +166,7 @@ def _behaviour(loop: LearningLoop) -> Iterator[Finding]:
     update = quickly(lambda state: _update(endless, state)[1])
     counted = int(np.max(update(state).episode_length))
     if counted != loop.learner.steps_per_update:
-        yield Finding(
+        yield (
             f"update takes {counted} steps of each environment, but steps_per_update is "
             f"{loop.learner.steps_per_update}."
         )
@@ -181,13 +178,11 @@ def _behaviour(loop: LearningLoop) -> Iterator[Finding]:
         state, report = run(state, np.int32(count), np.bool_(False))  # noqa: FBT003
         for part, is_bad in zip(PARTS, np.asarray(report.is_bad), strict=True):
             if is_bad:
-                yield Finding(f"{part} after {num_updates} updates.")
+                yield f"{part} after {num_updates} updates."
                 return
     is_same = [np.array_equal(a, b) for a, b in zip(before, numbers(state.agent), strict=True)]
     if loop.learner.metric_names and all(is_same):
-        yield Finding(
-            f"nothing in the state changed in {num_updates + 1} updates.", is_warning=True
-        )
+        yield AgentWarning(f"nothing in the state changed in {num_updates + 1} updates.")
     space: Any = loop.env.action_space(loop.env.default_params)
 
     def acts(state: Any) -> list[tuple[jax.Array, jax.Array]]:
@@ -198,7 +193,7 @@ def _behaviour(loop: LearningLoop) -> Iterator[Finding]:
     both = quickly(acts)(state)
     for greedy, (action, fits) in zip((True, False), both, strict=True):
         if not fits:
-            yield Finding(
+            yield (
                 f"act with greedy={greedy} returns actions out of {space}: the first is "
                 f"{np.asarray(action)[0]}."
             )
