@@ -1,8 +1,8 @@
 """Myriad's environments for other libraries, and environments of other libraries for Myriad.
 
 You only call the functions here. The subclasses of the other libraries' classes are in
-`gymnasium.py`, `gymnasium_vector.py`, `as_gymnax.py` and `as_sb3.py`. These are imported on first
-use, so that you need no library before.
+`gymnasium.py`, `gymnax.py` and `as_sb3.py`. These are imported on first use, so that you need no
+library before.
 """
 
 import importlib
@@ -121,7 +121,7 @@ def to_gymnax(env: AnyEnvironment, *, version: str = "1.0.1") -> "GymnaxEnvironm
         >>> len(env.step(jax.random.key(1), state, 1, env.default_params))
         6
     """
-    return import_adapter("myriad.adapters.as_gymnax", "gymnax").as_gymnax(env, version)
+    return import_adapter("myriad.adapters.gymnax", "gymnax").as_gymnax(env, version)
 
 
 def from_gymnax(name_or_env: "str | GymnaxEnvironment", /, **overrides: Any) -> "FromGymnax":
@@ -212,7 +212,7 @@ def to_gymnasium_vector(
         >>> obs.shape
         (3, 4)
     """
-    module = import_adapter("myriad.adapters.gymnasium_vector", "gymnasium")
+    module = import_adapter("myriad.adapters.gymnasium", "gymnasium")
     return module.AsGymnasiumVector(
         env,
         num_envs,

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, NamedTuple, Self
 import jax
 import jax.numpy as jnp
 
-from myriad.engine.random import holds_keys
 from myriad.envs.environment import Changeable
 from myriad.errors import InvalidArgumentError, MyriadError, UnknownNameError
 from myriad.ranges import ranges_of, require_ranges
@@ -176,8 +175,3 @@ def strongly_typed(tree: Any) -> Any:
     return jax.tree.map(
         lambda leaf: jax.lax.convert_element_type(leaf, jnp.asarray(leaf).dtype), tree
     )
-
-
-def typed_key(key: jax.Array) -> jax.Array:
-    """Return a typed key, since users of other libraries may pass those of `jax.random.PRNGKey`."""
-    return key if holds_keys(key) else jax.random.wrap_key_data(key)
