@@ -56,17 +56,11 @@ class Discrete:
     """
 
     n: int
+    shape = ()
+    dtype = np.dtype(np.int32)
 
     def __post_init__(self) -> None:
         Integer(1).require("n", self.n)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return ()
-
-    @property
-    def dtype(self) -> np.dtype:
-        return np.dtype(np.int32)
 
     def sample(self, key: jax.Array) -> jax.Array:
         return _integers_below(jax.random.bits(key), self.n)
@@ -75,7 +69,7 @@ class Discrete:
         return (value >= 0) & (value < self.n)
 
     def validate(self, action: Any) -> jax.Array:
-        return _validated(self, action, jnp.integer, f"an integer of 0 to {self.n - 1}")
+        return _validated(self, action, jnp.integer)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +85,7 @@ class MultiDiscrete:
     """
 
     nvec: tuple[int, ...]
+    dtype = np.dtype(np.int32)
 
     def __post_init__(self) -> None:
         Integer(1, items=(1, INT32)).require("nvec", self.nvec)
@@ -98,10 +93,6 @@ class MultiDiscrete:
     @property
     def shape(self) -> tuple[int, ...]:
         return (len(self.nvec),)
-
-    @property
-    def dtype(self) -> np.dtype:
-        return np.dtype(np.int32)
 
     def sample(self, key: jax.Array) -> jax.Array:
         bits = jax.random.bits(key, self.shape)
@@ -111,9 +102,7 @@ class MultiDiscrete:
         return jnp.all((value >= 0) & (value < jnp.asarray(self.nvec)))
 
     def validate(self, action: Any) -> jax.Array:
-        return _validated(
-            self, action, jnp.integer, f"{len(self.nvec)} integers, each of 0 and below {self.nvec}"
-        )
+        return _validated(self, action, jnp.integer)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,15 +170,10 @@ class Box:
 
     def validate(self, action: Any) -> jax.Array:
         """See `Space.validate`. Floats out of bounds pass: the environment interprets them."""
-        if self.is_whole:
-            expected = f"integers of shape {self.shape} from {self.low} to {self.high}"
-            return _validated(self, action, jnp.integer, expected)
-        return _validated(
-            self, action, jnp.floating, f"floats of shape {self.shape}, none of them NaN"
-        )
+        return _validated(self, action, jnp.integer if self.is_whole else jnp.floating)
 
 
-def _validated(space: Space, action: Any, kind: Any, expected: str) -> jax.Array:
+def _validated(space: Space, action: Any, kind: Any) -> jax.Array:
     with contextlib.suppress(TypeError, ValueError, OverflowError):
         array = jnp.asarray(action)
         fits: Any = array.shape == space.shape and jnp.issubdtype(array.dtype, kind)
@@ -197,15 +181,13 @@ def _validated(space: Space, action: Any, kind: Any, expected: str) -> jax.Array
             fits = ~jnp.isnan(array).any() if kind is jnp.floating else space.contains(array)
         if fits:
             return array
-    raise InvalidArgumentError("action", f"must be {expected}", action)
+    raise InvalidArgumentError("action", f"must be in {shown(space)}", action)
 
 
 def _integers_below(bits: jax.Array, n: int) -> jax.Array:
     """Map uniform uint32 words onto 0 to `n - 1`, with a bias below n / 2**32."""
+    if n == 1:
+        return jnp.zeros_like(bits, jnp.int32)
     if n & (n - 1) == 0:
-        return (
-            (bits >> (33 - n.bit_length())).astype(jnp.int32)
-            if n > 1
-            else jnp.zeros_like(bits, jnp.int32)
-        )
+        return (bits >> (33 - n.bit_length())).astype(jnp.int32)
     return (bits % np.uint32(n)).astype(jnp.int32)
