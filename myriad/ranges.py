@@ -159,21 +159,18 @@ FramesPerSecond = Annotated[int, Integer(1, 1_000)]
 
 def range_in(annotation: Any) -> Range | None:
     """Return the range that an annotation declares, if it declares one."""
+    parts: Any = getattr(annotation, "__metadata__", ())
     if get_origin(annotation) in (Union, UnionType):
-        found = [each for each in map(range_in, get_args(annotation)) if each is not None]
-        return found[0] if len(found) == 1 else None
-    if get_origin(annotation) is not Annotated:
-        return None
-    declared = (each for each in annotation.__metadata__ if isinstance(each, Range))
-    return next(declared, None)
+        parts = map(range_in, get_args(annotation))
+    found = [each for each in parts if isinstance(each, Range)]
+    return found[0] if len(found) == 1 else None
 
 
 def ranges_of(kind: Any) -> dict[str, Range]:
     """Return the ranges that a dataclass declares, by the names of their fields."""
-    if not dataclasses.is_dataclass(kind):
-        return {}  # an environment of your own may be any object
-    found = ((field.name, range_in(field.type)) for field in dataclasses.fields(kind))
-    return {name: declared for name, declared in found if declared is not None}
+    # An environment of your own may be any object.
+    fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    return {each.name: found for each in fields if (found := range_in(each.type)) is not None}
 
 
 def require_ranges(instance: Any) -> None:
@@ -182,9 +179,9 @@ def require_ranges(instance: Any) -> None:
     None passes if it is the field's default.
     """
     for field in dataclasses.fields(instance) if dataclasses.is_dataclass(instance) else ():
-        is_declared = range_in(field.type) is not None or get_origin(field.type) is Literal
+        is_word = field.type is str or get_origin(field.type) is Literal
         value = getattr(instance, field.name)
-        if is_declared and (value is not None or field.default is not None):
+        if (is_word or range_in(field.type)) and (value is not None or field.default is not None):
             require(field.name, value, field.type)
 
 

@@ -3,11 +3,11 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar, get_origin
+from typing import Any, TypeVar
 
 from myriad.envs.environment import AnyEnvironment, Changeable, Environment
 from myriad.errors import InvalidArgumentError
-from myriad.ranges import checked, ranges_of, require, require_ranges
+from myriad.ranges import checked, ranges_of, require_ranges
 from myriad.registry import Registry, check_overrides, refuse_unused
 
 __all__ = ["Environment", "list_envs", "register_env"]
@@ -56,9 +56,6 @@ def build_env(env: str | AnyEnvironment, /, **overrides: Any) -> Environment:
         rule = "must be given again as an object, as in load_agent(run, env=...)"
         raise InvalidArgumentError("env", rule, env)
     kind: Any = ENVIRONMENTS.load(env)
-    for field in dataclasses.fields(kind):
-        if field.name in overrides and (field.type is str or get_origin(field.type) is Literal):
-            require(field.name, overrides[field.name], field.type)
     # Set the configuration first, since the default parameters may depend on it, as those of a
     # scenario do.
     config = {field.name for field in dataclasses.fields(kind)} - {"default_params"}
