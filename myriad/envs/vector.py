@@ -211,38 +211,31 @@ class Parameters:
         self, env: Environment, num_envs: int, params: Any = None, floats: Sequence[str] = ()
     ):
         self._env, self._num_envs = env, num_envs
-        defaults, self._structure = jax.tree.flatten(env.default_params)
-        params = env.default_params if params is None else params
-        named = named_leaves(params)
-        if jax.tree.structure(params) != self._structure:
+        self._params = env.default_params if params is None else params
+        structure = jax.tree.structure(env.default_params)
+        if jax.tree.structure(self._params) != structure:
             expected = type(env.default_params).__name__
             raise InvalidArgumentError("params", f"must be a {expected} for {env}", params)
-        self._leaves = list(named.values())
-        self._axes = [
-            _batch_axis(name, leaf, default, num_envs)
-            for (name, leaf), default in zip(named.items(), defaults, strict=True)
-        ]
-        self.own = tuple(
-            jnp.asarray(leaf)
-            for leaf, axis in zip(self._leaves, self._axes, strict=True)
-            if axis == 0
-        )
-        self.in_axes = jax.tree.unflatten(self._structure, self._axes) if self.own else None
-        axes = dict(zip(named, self._axes, strict=True))
-        self.floats = tuple(name for name in floats if axes[name] is None)
-        shared = [named[name] for name in self.floats]
+        named, defaults = named_leaves(self._params), named_leaves(env.default_params)
+        self._axes: dict[str, int | None] = {}
+        for name, leaf in named.items():
+            shared = np.shape(defaults[name])
+            if np.shape(leaf) not in (shared, (num_envs, *shared)):
+                rule = f"must be of shape {shared} or {(num_envs, *shared)}"
+                raise InvalidArgumentError(f"params.{name}", rule, leaf)
+            self._axes[name] = None if np.shape(leaf) == shared else 0
+        self._own_names = [name for name, axis in self._axes.items() if axis == 0]
+        self.own = tuple(jnp.asarray(named[name]) for name in self._own_names)
+        self.in_axes = jax.tree.unflatten(structure, self._axes.values()) if self.own else None
+        self.floats = tuple(name for name in floats if self._axes[name] is None)
+        values = [named[name] for name in self.floats]
         # They may be traced, if you map over them.
-        arrays: Any = jnp if any(isinstance(leaf, Tracer) for leaf in shared) else np
-        self.values = arrays.asarray(shared, np.float32)
+        arrays: Any = jnp if any(isinstance(each, Tracer) for each in values) else np
+        self.values = arrays.asarray(values, np.float32)
 
     def of(self, own: tuple[jax.Array, ...], values: jax.Array | None = None) -> Any:
         """Return parameters with those of each environment, and those of `values`, filled in."""
-        rest = iter(own)
-        leaves = [
-            next(rest) if axis == 0 else leaf
-            for leaf, axis in zip(self._leaves, self._axes, strict=True)
-        ]
-        params = jax.tree.unflatten(self._structure, leaves)
+        params = with_values(self._params, self._own_names, own)
         return params if values is None else with_values(params, self.floats, values)
 
     def changed(self, params: Any) -> "Parameters":
@@ -252,14 +245,13 @@ class Parameters:
             InvalidArgumentError: one that differs is a constant of the program.
         """
         other = Parameters(self._env, self._num_envs, params, self.floats)
-        names, before = zip(*named_leaves(self.of(self.own)).items(), strict=True)
-        for name, old, new, *axes in zip(
-            names, before, jax.tree.leaves(params), self._axes, other._axes, strict=True
-        ):
-            is_argument = axes == [0, 0] or (axes == [None, None] and name in self.floats)
-            if not is_argument and (axes[0] != axes[1] or np.any(old != new)):
+        before, after = named_leaves(self._params), named_leaves(params)
+        for name, old in before.items():
+            axes = (self._axes[name], other._axes[name])
+            is_argument = axes == (0, 0) or (axes == (None, None) and name in self.floats)
+            if not is_argument and (axes[0] != axes[1] or np.any(old != after[name])):
                 rule = f"is a constant of this program and must be {shown(old)}"
-                raise InvalidArgumentError(f"params.{name}", rule, new)
+                raise InvalidArgumentError(f"params.{name}", rule, after[name])
         return other
 
 
@@ -361,17 +353,6 @@ def _select_obs(done: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
 
 def _envs_first(leaf: jax.Array) -> jax.Array:
     return jnp.moveaxis(leaf, -1, 0)
-
-
-def _batch_axis(name: str, leaf: Any, default: Any, num_envs: int) -> int | None:
-    shape = np.shape(leaf)
-    shared = np.shape(default)
-    if shape == shared:
-        return None
-    if shape == (num_envs, *shared):
-        return 0
-    rule = f"must be of shape {shared} or {(num_envs, *shared)}"
-    raise InvalidArgumentError(f"params.{name}", rule, leaf)
 
 
 def select_reset(done: jax.Array, new: Any, old: Any) -> Any:
