@@ -115,16 +115,16 @@ class FlattenObservation(ObservationWrapper):
     def observation_space(self, params: Any) -> Box:
         parts = [_box(each) for each in jax.tree.leaves(self.env.observation_space(params))]
         low, high = (
-            np.concatenate([np.broadcast_to(bound, box.shape).ravel() for box, bound in bounds])
-            for bounds in ([(x, x.low) for x in parts], [(x, x.high) for x in parts])
+            np.concatenate([np.broadcast_to(getattr(x, end), x.shape).ravel() for x in parts])
+            for end in ("low", "high")
         )
-        return Box(low, high, low.shape, _dtype(parts))
+        dtype = np.uint8 if all(each.dtype == np.uint8 for each in parts) else np.float32
+        return Box(low, high, low.shape, dtype)
 
     def observation(self, obs: Any, state: Any, params: Any) -> jax.Array:
-        spaces = self.env.observation_space(params)
-        dtype = _dtype([_box(each) for each in jax.tree.leaves(spaces)])
-        parts = jax.tree.map(lambda space, part: _one_hot(space, part, dtype), spaces, obs)
-        return jnp.concatenate(jax.tree.leaves(parts))
+        dtype = self.observation_space(self.default_params).dtype
+        parts = jax.tree.map(_one_hot, self.env.observation_space(params), obs)
+        return jnp.concatenate([each.astype(dtype) for each in jax.tree.leaves(parts)])
 
 
 @jax.tree_util.register_dataclass
@@ -155,14 +155,15 @@ class FrameStackObservation(Wrapper):
     def reset(self, key: jax.Array, params: Any) -> tuple[jax.Array, FrameStackState]:
         obs, state = self.env.reset(key, params)
         frames = jnp.stack([obs] * self.num_frames)
-        return _joined(frames), FrameStackState(state, frames)
+        return jnp.concatenate(list(frames), -1), FrameStackState(state, frames)
 
     def step(
         self, key: jax.Array, state: FrameStackState, action: jax.Array, params: Any
     ) -> tuple[jax.Array, FrameStackState, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
         result = self.env.step(key, state.env_state, action, params)
         frames = jnp.concatenate([state.frames[1:], result[0][None]])
-        return _joined(frames), FrameStackState(result[1], frames), *result[2:]
+        obs = jnp.concatenate(list(frames), -1)
+        return obs, FrameStackState(result[1], frames), *result[2:]
 
     def observation_space(self, params: Any) -> Box:
         one: Any = self.env.observation_space(params)
@@ -532,18 +533,9 @@ def _box(space: Any) -> Box:
     return space
 
 
-def _dtype(boxes: list[Box]) -> Any:
-    return np.uint8 if all(box.dtype == np.uint8 for box in boxes) else np.float32
-
-
-def _one_hot(space: Any, part: Any, dtype: Any) -> jax.Array:
-    if isinstance(space, Discrete):
-        return jax.nn.one_hot(part, space.n, dtype=dtype)
-    if isinstance(space, MultiDiscrete):
-        choices = [jax.nn.one_hot(part[i], n, dtype=dtype) for i, n in enumerate(space.nvec)]
-        return jnp.concatenate(choices)
-    return jnp.ravel(part).astype(dtype)
-
-
-def _joined(frames: jax.Array) -> jax.Array:
-    return jnp.concatenate(list(frames), axis=-1)
+def _one_hot(space: Any, part: Any) -> jax.Array:
+    """Return a choice as zeros and a one of each component, and numbers as a vector."""
+    if isinstance(space, Discrete | MultiDiscrete):
+        choices = zip(jnp.atleast_1d(part), nvec_of(space), strict=True)
+        return jnp.concatenate([jax.nn.one_hot(each, n, dtype=np.uint8) for each, n in choices])
+    return jnp.ravel(part)
