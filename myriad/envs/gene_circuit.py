@@ -129,39 +129,47 @@ def react(
     Returns:
         H and F at the interval's end, float32 scalars.
     """
-    # Compute log2(K) once per interval, so that a Hill term is one logarithm and one exponential.
-    kinetics = _Kinetics(
-        make_h=params.eta * light,
-        nu=params.nu,
-        by_h=(params.rate_h, log2(jnp.asarray(params.Kh, jnp.float32)), params.nh),
-        by_f=(params.rate_f, log2(jnp.asarray(params.Kf, jnp.float32)), params.nf),
-    )
-    left = jnp.zeros_like(H) + params.interval
-    cell = _Cell(left, H, F, hill(H, *kinetics.by_h), hill(F, *kinetics.by_f))
+    make_h, nu = params.eta * light, params.nu
+    # The greatest rate, log2(K) and exponent of each Hill term. The logarithm is computed once per
+    # interval, so that a Hill term is one logarithm and one exponential.
+    by_h = (params.rate_h, log2(jnp.asarray(params.Kh, jnp.float32)), params.nh)
+    by_f = (params.rate_f, log2(jnp.asarray(params.Kf, jnp.float32)), params.nf)
+
+    def next_reaction(cell: _Cell, wait: jax.Array, choice: jax.Array) -> _Cell:
+        """Apply the next reaction if the interval lasts so long. The words are uniform uint32."""
+        # The rates stacked in this order: H made, H lost, F made, F lost.
+        to_lose_h = make_h + nu * cell.H
+        to_make_f = to_lose_h + (cell.from_h + cell.from_f)
+        total = to_make_f + nu * cell.F
+        left = cell.left - _exponential(wait) / total
+        # A 24-bit uniform times the total stays below the total even when rounded, so a reaction of
+        # rate zero is never chosen.
+        point = (choice >> 8).astype(jnp.float32) * np.float32(2**-24) * total
+        of_h = point < to_lose_h
+        made = point < jnp.where(of_h, make_h, to_make_f)
+        # If the total is zero, `left` is minus infinity and nothing is applied.
+        change = jnp.where(left > 0, jnp.where(made, 1.0, -1.0), 0.0)
+        H = jnp.where(of_h, cell.H + change, cell.H)
+        F = jnp.where(of_h, cell.F, cell.F + change)
+        # Only one count changed, so only one Hill term is computed.
+        kinetics = (jnp.where(of_h, h, f) for h, f in zip(by_h, by_f, strict=True))
+        term = hill(jnp.where(of_h, H, F), *kinetics)
+        from_h, from_f = jnp.where(of_h, term, cell.from_h), jnp.where(of_h, cell.from_f, term)
+        return _Cell(left, H, F, from_h, from_f)
 
     def body(carry: tuple[_Cell, jax.Array]) -> tuple[_Cell, jax.Array]:
         cell, i = carry
         words = jax.random.bits(jax.random.fold_in(key, i), (2 * _REACTIONS_PER_PASS,))
         for wait, choice in zip(words[::2], words[1::2], strict=True):
-            cell = _next_reaction(cell, kinetics, wait, choice)
+            cell = next_reaction(cell, wait, choice)
         return cell, i + 1
 
+    left = jnp.zeros_like(H) + params.interval
+    cell = _Cell(left, H, F, hill(H, *by_h), hill(F, *by_f))
     cell, _ = while_loop(
         lambda carry: carry[0].left > 0, body, (cell, jnp.zeros((), jnp.uint32)), unroll=_UNROLLED
     )
     return cell.H, cell.F
-
-
-class _Kinetics(NamedTuple):
-    """The numbers that stay fixed during an interval.
-
-    `by_h` and `by_f` are the greatest rate, log2 of K and exponent of a Hill term.
-    """
-
-    make_h: jax.Array
-    nu: Any
-    by_h: tuple[Any, jax.Array, Any]
-    by_f: tuple[Any, jax.Array, Any]
 
 
 class _Cell(NamedTuple):
@@ -172,30 +180,6 @@ class _Cell(NamedTuple):
     F: jax.Array
     from_h: jax.Array
     from_f: jax.Array
-
-
-def _next_reaction(cell: _Cell, kinetics: _Kinetics, wait: jax.Array, choice: jax.Array) -> _Cell:
-    """Apply the next reaction if the interval lasts so long. `wait`, `choice`: uniform uint32."""
-    make_h, nu, by_h, by_f = kinetics
-    # The rates stacked in this order: H made, H lost, F made, F lost.
-    to_lose_h = make_h + nu * cell.H
-    to_make_f = to_lose_h + (cell.from_h + cell.from_f)
-    total = to_make_f + nu * cell.F
-    left = cell.left - _exponential(wait) / total
-    # A 24-bit uniform times the total stays below the total even when rounded, so a reaction of
-    # rate zero is never chosen.
-    point = (choice >> 8).astype(jnp.float32) * np.float32(2**-24) * total
-    of_h = point < to_lose_h
-    made = point < jnp.where(of_h, make_h, to_make_f)
-    # If the total is zero, `left` is minus infinity and nothing is applied.
-    change = jnp.where(left > 0, jnp.where(made, 1.0, -1.0), 0.0)
-    H = jnp.where(of_h, cell.H + change, cell.H)
-    F = jnp.where(of_h, cell.F, cell.F + change)
-    # Only one count changed, so only one Hill term is computed.
-    term = hill(
-        jnp.where(of_h, H, F), *(jnp.where(of_h, h, f) for h, f in zip(by_h, by_f, strict=True))
-    )
-    return _Cell(left, H, F, jnp.where(of_h, term, cell.from_h), jnp.where(of_h, cell.from_f, term))
 
 
 def hill(count: jax.Array, rate: Any, log2_k: jax.Array, exponent: Any) -> jax.Array:
