@@ -147,10 +147,33 @@ def night(
         [(action[0] == house) & (action[1] == WORK) for action in actions]
         for house in range(len(state.houses))
     ]
-    suppress = _suppress_by_chance if mode == "bernoulli" else _suppress_by_progress
-    houses, progress = suppress(uniforms, state, workers, params)
-    if mode == "continuous":
-        houses = _spread(uniforms, houses, params)
+    houses = []
+    progress = []
+    if mode == "bernoulli":
+        for house, u, working in zip(state.houses, uniforms.suppression, workers, strict=True):
+            # Workers fail independently. If all of them fail, the house is ruined tonight.
+            failing = _power(1.0 - params.kappa, working)
+            houses.append(
+                jnp.where(house == BURNING, jnp.where(u < 1.0 - failing, SAFE, RUINED), house)
+            )
+    else:
+        # Each worker adds to the progress. At 1 the fire is out, and progress is 0 again.
+        for house, before, working in zip(state.houses, state.progress, workers, strict=True):
+            num_workers = sum(at_work.astype(jnp.float32) for at_work in working)
+            done = jnp.where(
+                house == BURNING, before + params.suppression_per_worker * num_workers, 0.0
+            )
+            out = done >= 1.0
+            houses.append(jnp.where(out, SAFE, house))
+            progress.append(jnp.where(out, 0.0, done))
+        # Each burning neighbour may ignite a safe house. Use the neighbours' states from before any
+        # house ignites, so that fire moves one house a night.
+        ignited = []
+        for i, (house, u) in enumerate(zip(houses, uniforms.ignition, strict=True)):
+            neighbours = [houses[i - 1] == BURNING, houses[(i + 1) % len(houses)] == BURNING]
+            caught = (house == SAFE) & (u < 1.0 - _power(1.0 - params.beta, neighbours))
+            ignited.append(jnp.where(caught, BURNING, house))
+        houses = ignited
     houses = [
         jnp.where((house == SAFE) & (u < params.rho), BURNING, house)
         for house, u in zip(houses, uniforms.spark, strict=True)
@@ -163,78 +186,25 @@ def night(
         signals=tuple(action[2] for action in actions),
         night=state.night + 1,
     )
-    return after, _rewards(state, after, params)
-
-
-def _suppress_by_chance(
-    uniforms: Uniforms, state: BucketBrigadeState, workers: Any, params: BucketBrigadeParams
-) -> tuple[list[jax.Array], Scalars]:
-    """Put each fire out with probability `1 - (1 - kappa)**workers`, else the house is ruined."""
-    houses = []
-    for house, u, working in zip(state.houses, uniforms.suppression, workers, strict=True):
-        # Workers fail independently. If all of them fail at a fire, the house is ruined tonight.
-        failing = _power(1.0 - params.kappa, working)
-        houses.append(
-            jnp.where(house == BURNING, jnp.where(u < 1.0 - failing, SAFE, RUINED), house)
-        )
-    return houses, state.progress
-
-
-def _suppress_by_progress(
-    uniforms: Uniforms, state: BucketBrigadeState, workers: Any, params: BucketBrigadeParams
-) -> tuple[list[jax.Array], list[jax.Array]]:
-    """Add each worker's share to the progress. At 1 the fire is out, and progress is 0 again."""
-    houses = []
-    progress = []
-    for house, before, working in zip(state.houses, state.progress, workers, strict=True):
-        num_workers = sum(at_work.astype(jnp.float32) for at_work in working)
-        done = jnp.where(
-            house == BURNING, before + params.suppression_per_worker * num_workers, 0.0
-        )
-        out = done >= 1.0
-        houses.append(jnp.where(out, SAFE, house))
-        progress.append(jnp.where(out, 0.0, done))
-    return houses, progress
-
-
-def _spread(
-    uniforms: Uniforms, houses: list[jax.Array], params: BucketBrigadeParams
-) -> list[jax.Array]:
-    """Ignite each safe house with probability `1 - (1 - beta)**burning_neighbours`, all at once."""
-    spread = []
-    # Use the neighbours' states from before any house ignites, so that fire moves one house a
-    # night.
-    for i, (house, u) in enumerate(zip(houses, uniforms.ignition, strict=True)):
-        neighbours = [houses[i - 1] == BURNING, houses[(i + 1) % len(houses)] == BURNING]
-        caught = (house == SAFE) & (u < 1.0 - _power(1.0 - params.beta, neighbours))
-        spread.append(jnp.where(caught, BURNING, house))
-    return spread
-
-
-def _rewards(
-    before: BucketBrigadeState, after: BucketBrigadeState, params: BucketBrigadeParams
-) -> Scalars:
-    num_houses = len(after.houses)
-    num_agents = len(after.modes)
     saved = [
         ((was != SAFE) & (now == SAFE)).astype(jnp.float32)
-        for was, now in zip(before.houses, after.houses, strict=True)
+        for was, now in zip(state.houses, houses, strict=True)
     ]
-    ruined = [(house == RUINED).astype(jnp.float32) for house in after.houses]
-    num_safe = sum((house == SAFE).astype(jnp.float32) for house in after.houses)
+    ruined = [(house == RUINED).astype(jnp.float32) for house in houses]
+    num_safe = sum((house == SAFE).astype(jnp.float32) for house in houses)
     team = (params.team_reward * num_safe - params.team_penalty * sum(ruined)) * np.float32(
-        1 / num_houses
+        1 / len(houses)
     )
     rewards = []
-    for agent, mode in enumerate(after.modes):
+    for agent, work in enumerate(after.modes):
         # House h belongs to agent h % A, so an agent's own houses are every A-th.
-        saved_own = sum(saved[agent::num_agents])
-        ruined_own = sum(ruined[agent::num_agents])
-        effort = jnp.where(mode == WORK, -params.cost_to_work, params.reward_rest)
+        saved_own = sum(saved[agent :: len(actions)])
+        ruined_own = sum(ruined[agent :: len(actions)])
+        effort = jnp.where(work == WORK, -params.cost_to_work, params.reward_rest)
         gained = params.own_reward * saved_own + params.other_reward * (sum(saved) - saved_own)
         lost = params.own_penalty * ruined_own + params.other_penalty * (sum(ruined) - ruined_own)
         rewards.append(jnp.asarray(team + effort + gained - lost, jnp.float32))
-    return tuple(rewards)
+    return after, tuple(rewards)
 
 
 def _power(base: float | jax.Array, factors: Sequence[jax.Array]) -> jax.Array | float:
@@ -402,7 +372,11 @@ class BucketBrigade:
         """Play one night. `info["rewards"]` holds all agents' rewards, float32 `[A]`."""
         house, mode, signal = self.action_space(params).validate(action)
         draws, opponent_keys = self.draw_night(key)
-        actions = [(house, mode, signal), *self.opponent_actions(opponent_keys, state)]
+        opponents = [
+            POLICIES[policy](opponent_keys[3 * i : 3 * i + 3], i + 1, state)
+            for i, policy in enumerate(self.policies)
+        ]
+        actions = [(house, mode, signal), *opponents]
         state, rewards = night(draws, state, actions, params, self.mode)
         burns = functools.reduce(jnp.logical_or, [house == BURNING for house in state.houses])
         terminated = (state.night >= params.min_nights) & ~burns
@@ -422,13 +396,6 @@ class BucketBrigade:
         drawn = tuple(jax.random.uniform(houses_key, (3 * self.num_houses,)))
         opponent_keys = list(jax.random.split(opponents_key, 3 * self.num_opponents))
         return Uniforms(*(drawn[kind::3] for kind in range(3))), opponent_keys
-
-    def opponent_actions(self, keys: Keys, state: BucketBrigadeState) -> list[Action]:
-        """Choose the opponents' actions. `keys` are those of `draw_night`."""
-        return [
-            POLICIES[policy](keys[3 * i : 3 * i + 3], i + 1, state)
-            for i, policy in enumerate(self.policies)
-        ]
 
     def observe(
         self, state: BucketBrigadeState, params: BucketBrigadeParams, agent: int = 0
