@@ -206,7 +206,23 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any], EzPickle):
         obs, reward, terminated, truncated, info = jax.device_get(results)
         self._obs = as_observation(self.observation_space, obs)
         done = terminated | truncated
-        infos = self._infos(info, final_obs, done)
+        if self._mode is AutoresetMode.NEXT_STEP:
+            infos = _masked(info, ~self._ended)
+        elif self._mode is AutoresetMode.DISABLED or not done.any():
+            infos = _masked(info, np.ones_like(done))
+        else:
+            # `final_obs` and `final_info` hold the values that a reset replaced.
+            last = as_observation(self.observation_space, final_obs)
+            rows = np.full(self.num_envs, None, dtype=object)
+            for i in np.flatnonzero(done):
+                rows[i] = last[i].copy()
+            infos = {
+                "final_obs": rows,
+                "_final_obs": done.copy(),
+                "final_info": _masked(info, done),
+                "_final_info": done.copy(),
+                **_masked(info, ~done),
+            }
         self._ended = done
         return (
             self._obs.copy(),
@@ -260,29 +276,6 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any], EzPickle):
             final_obs,
             (obs, reward, terminated, truncated, info),
         )
-
-    def _infos(
-        self, info: dict[str, Any], final_obs: jax.Array, done: np.ndarray
-    ) -> dict[str, Any]:
-        """Return the infos in Gymnasium's vector format.
-
-        `final_obs` and `final_info` hold the values that a reset replaced.
-        """
-        if self._mode is AutoresetMode.NEXT_STEP:
-            return _masked(info, ~self._ended)
-        if self._mode is AutoresetMode.DISABLED or not done.any():
-            return _masked(info, np.ones_like(done))
-        last = as_observation(self.observation_space, final_obs)
-        rows = np.full(self.num_envs, None, dtype=object)
-        for i in np.flatnonzero(done):
-            rows[i] = last[i].copy()
-        final = {
-            "final_obs": rows,
-            "_final_obs": done.copy(),
-            "final_info": _masked(info, done),
-            "_final_info": done.copy(),
-        }
-        return final | _masked(info, ~done)
 
     def _keys(self, seed: int | Sequence[int | None] | None) -> jax.Array:
         """Return the key of each sub-environment's next reset, `[N]`."""
