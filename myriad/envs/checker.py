@@ -9,7 +9,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -90,26 +90,31 @@ def check_env(env: Environment, *, skip: Sequence[Stage] = ()) -> None:
         >>> check_env(make_env("cartpole-control"))
     """
     require("skip", skip, Sequence[Stage])
-    stages = {name: stage for name, stage in _STAGES.items() if name not in skip}
-    run_stages(type(env).__name__, env, stages, FaultyEnvironmentError)
+    stages = (_members, _reset, _step, _keys, _purity, _batches, _behaviour)
+    run_stages(type(env).__name__, env, stages, FaultyEnvironmentError, skip)
 
 
 def run_stages(
     what: str,
     subject: Any,
-    stages: Mapping[Any, Callable[[Any], Iterable[Finding]]],
+    stages: Sequence[Callable[[Any], Iterable[Finding]]],
     fault: Callable[[str, Sequence[str]], Exception],
+    skip: Sequence[str] = (),
 ) -> None:
-    """Run the stages of a check by name, and print the processor time if there was no fault.
+    """Run the stages of a check, and print the processor time if there was no fault.
 
     Args:
         what: the name of what is checked.
         subject: what a stage gets.
-        stages: the stages.
+        stages: the stages. Each has the name of its function.
         fault: makes an error from `what` and the sentences of the first stage with faults.
+        skip: the names of stages to leave out.
     """
     times = {}
-    for name, stage in stages.items():
+    for stage in stages:
+        name = stage.__name__.removeprefix("_")
+        if name in skip:
+            continue
         start = time.process_time()
         found = _run_stage(what, subject, stage, fault)
         times[name] = time.process_time() - start
@@ -388,19 +393,9 @@ def _behaviour(env: Environment) -> Iterator[Finding]:
             yield f"{name} is not finite after step {_first(~is_finite)} of random actions."
     for name, space, part in parts:
         yield from _bound_faults(name, np.asarray(part), space, "step {} of random actions")
+    # A rollout computes a reset in each step, so one that takes long slows every step down.
     step_keys, action, reset_keys = draw(np.uint32(0))
-    yield from _reset_cost(env, (step_keys, state, action), (reset_keys,))
-
-
-def _reset_cost(env: Environment, of_step: Any, of_reset: Any) -> Iterator[Finding]:
-    """Compare a step and a reset of a batch with these arguments.
-
-    A rollout computes a reset in each step, so one that takes long slows every step down.
-    """
-    programs = [
-        program.trace(*arguments)
-        for program, arguments in zip(_programs(env), (of_reset, of_step), strict=True)
-    ]
+    programs = [reset.trace(reset_keys), step.trace(step_keys, state, action)]
     reset_flops, step_flops = (
         (each.lower().compile().cost_analysis() or {}).get("flops", 0) / _NUM_ENVS
         for each in programs
@@ -411,16 +406,15 @@ def _reset_cost(env: Environment, of_step: Any, of_reset: Any) -> Iterator[Findi
         return
     # XLA counts the body of a loop once, so the clock decides.
     reset, step = (jax.jit(jax.vmap(each)) for each in _functions(env))
-    calls = [functools.partial(step, *of_step), functools.partial(reset, *of_reset)]
+    calls = (lambda: step(step_keys, state, action), lambda: reset(reset_keys))
     ratio = compare(*calls, num_pairs=9)
-    if ratio.b_over_a_low < 0.5:
-        return
-    yield EnvironmentWarning(
-        f"a step that also resets takes {1 + ratio.b_over_a_low:.2g} to "
-        f"{1 + ratio.b_over_a_high:.2g} times as long as one that doesn't, in {_NUM_ENVS} "
-        f"environments, and each step of a rollout resets: reset_pool=64 draws 64 "
-        "first states once, and reset picks one of them."
-    )
+    if ratio.b_over_a_low >= 0.5:
+        yield EnvironmentWarning(
+            f"a step that also resets takes {1 + ratio.b_over_a_low:.2g} to "
+            f"{1 + ratio.b_over_a_high:.2g} times as long as one that doesn't, in {_NUM_ENVS} "
+            f"environments, and each step of a rollout resets: reset_pool=64 draws 64 "
+            "first states once, and reset picks one of them."
+        )
 
 
 def _bound_faults(name: str, obs: np.ndarray, space: Space, when: str) -> Iterator[Finding]:
@@ -589,14 +583,3 @@ def at(path: Any) -> str:
 
 def _first(mask: Any) -> int:
     return int(np.argwhere(mask)[0][0]) + 1
-
-
-_STAGES: dict[Stage, Callable[[Environment], Iterator[Finding]]] = {
-    "members": _members,
-    "reset": _reset,
-    "step": _step,
-    "keys": _keys,
-    "purity": _purity,
-    "batches": _batches,
-    "behaviour": _behaviour,
-}

@@ -72,10 +72,7 @@ def check_agent(agent: str, env: str | AnyEnvironment = "cartpole", **options: A
     learner = make_learner(agent, task, _NUM_ENVS, **options)
     num_envs = learner.num_envs_multiple * math.ceil(_NUM_ENVS / learner.num_envs_multiple)
     loop = LearningLoop(task, learner, num_envs)
-    stages = {
-        each.__name__.removeprefix("_"): each
-        for each in (_shapes, _actions, _keys, _seeds, _behaviour)
-    }
+    stages = (_shapes, _actions, _keys, _seeds, _behaviour)
     run_stages(agent, loop, stages, FaultyAgentError)
 
 
