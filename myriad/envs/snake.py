@@ -160,11 +160,18 @@ class Snake:
         cell = row * self.width + column
         ate = inside & (cell == state.food)
         head = self._cell(cell)
+        # The tail is the occupied cell that was entered first.
+        tail = state.occupied
+        first = _spread_bits(state.time - state.length + 1, len(state.entered))
+        for plane, bits in zip(state.entered, first, strict=True):
+            tail = tuple(
+                word & ~(entered ^ bits) for word, entered in zip(tail, plane, strict=True)
+            )
         # Food is on a free cell, so a step that eats can't collide, whether or not the tail leaves.
-        tail = self._cells_entered_at(state, state.time - state.length + 1)
-        alive = inside & ~_intersects(
-            [word & ~left for word, left in zip(state.occupied, tail, strict=True)], head
-        )
+        hit = jnp.uint32(0)
+        for word, left, h in zip(state.occupied, tail, head, strict=True):
+            hit = hit | (word & ~left & h)
+        alive = inside & ~(hit != 0)
         head = _only_if(alive, head)
         tail = _only_if(alive & ~ate, tail)
         time = state.time + alive
@@ -277,14 +284,6 @@ class Snake:
         bit = jnp.uint32(1) << (cell & (_WORD - 1)).astype(jnp.uint32)
         return tuple(jnp.where(cell >> 5 == i, bit, jnp.uint32(0)) for i in range(self._num_words))
 
-    def _cells_entered_at(self, state: SnakeState, time: jax.Array) -> Cells:
-        cells = state.occupied
-        for plane, bits in zip(state.entered, _spread_bits(time, len(state.entered)), strict=True):
-            cells = tuple(
-                word & ~(entered ^ bits) for word, entered in zip(cells, plane, strict=True)
-            )
-        return cells
-
     def _constant(self, cells: Any) -> Cells:
         words = [0] * self._num_words
         for cell in cells:
@@ -298,13 +297,6 @@ class Snake:
 
 def _only_if(condition: jax.Array, cells: Cells) -> Cells:
     return tuple(jnp.where(condition, word, jnp.uint32(0)) for word in cells)
-
-
-def _intersects(left: Any, right: Cells) -> jax.Array:
-    common = jnp.uint32(0)
-    for a, b in zip(left, right, strict=True):
-        common = common | (a & b)
-    return common != 0
 
 
 def _spread_bits(number: jax.Array, num_bits: int) -> list[jax.Array]:
