@@ -536,6 +536,7 @@ def _box(space: Any) -> Box:
 def _one_hot(space: Any, part: Any) -> jax.Array:
     """Return a choice as zeros and a one of each component, and numbers as a vector."""
     if isinstance(space, Discrete | MultiDiscrete):
-        choices = zip(jnp.atleast_1d(part), nvec_of(space), strict=True)
+        parts = [part] if isinstance(space, Discrete) else [part[i] for i in range(len(space.nvec))]
+        choices = zip(parts, nvec_of(space), strict=True)
         return jnp.concatenate([jax.nn.one_hot(each, n, dtype=np.uint8) for each, n in choices])
     return jnp.ravel(part)
