@@ -178,11 +178,11 @@ def never_ends(env: Environment) -> bool:
         return jax.vmap(ends, out_axes=None)(keys, jax.vmap(reset)(keys)[1], actions)
 
     try:
-        program = jax.jit(batch).lower(_split(_key()))
+        program = jax.jit(batch).lower(_split(fixed_key()))
     except ValueError:
         return False
     # The result is a constant: False, or in a bandit True.
-    return not program.compile()(_split(_key()))
+    return not program.compile()(_split(fixed_key()))
 
 
 def _functions(env: Environment) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -232,7 +232,7 @@ def _members(env: Any) -> Iterator[Finding]:
 
 def _reset(env: Any) -> Iterator[Finding]:
     reset, _ = _functions(env)
-    result = traced("reset", reset, _key())
+    result = traced("reset", reset, fixed_key())
     if not (isinstance(result, tuple) and len(result) == 2):
         yield f"reset must return (obs, state), but returns {kind_of(result)}."
         return
@@ -258,8 +258,8 @@ def _reset(env: Any) -> Iterator[Finding]:
 
 def _step(env: Environment) -> Iterator[Finding]:
     reset, step = _functions(env)
-    state = jax.eval_shape(reset, _key())[1]
-    result = traced("step", step, _key(), state, _action(env))
+    state = jax.eval_shape(reset, fixed_key())[1]
+    result = traced("step", step, fixed_key(), state, _action(env))
     if not (isinstance(result, tuple) and len(result) == 6):
         yield (
             "step must return (obs, state, reward, terminated, truncated, info), but returns "
@@ -293,12 +293,12 @@ def _step(env: Environment) -> Iterator[Finding]:
 
 def _keys(env: Environment) -> Iterator[Finding]:
     reset, step = _functions(env)
-    state = jax.eval_shape(reset, _key())[1]
-    trace_with_keys("reset", reset, _key())
-    trace_with_keys("step", step, _key(), state, _action(env))
-    program = str(jax.make_jaxpr(reset)(_key()))
+    state = jax.eval_shape(reset, fixed_key())[1]
+    trace_with_keys("reset", reset, fixed_key())
+    trace_with_keys("step", step, fixed_key(), state, _action(env))
+    program = str(jax.make_jaxpr(reset)(fixed_key()))
     if "random_" in program:
-        states = numbers(_programs(env)[0](_split(_key())))
+        states = numbers(_programs(env)[0](_split(fixed_key())))
         if all((leaf == leaf[0]).all() for leaf in states):
             yield (
                 f"reset draws, but {_NUM_ENVS} resets with different keys are all equal: draw "
@@ -315,11 +315,11 @@ def trace_with_keys(name: str, function: Callable[..., Any], *arguments: Any) ->
 def _purity(env: Environment) -> Iterator[Finding]:
     """Call `reset` and `step` operation by operation, twice."""
     reset, step = _functions(env)
-    state = reset(_key())[1]
-    action = jax.jit(env.action_space(env.default_params).sample)(_key())
+    state = reset(fixed_key())[1]
+    action = jax.jit(env.action_space(env.default_params).sample)(fixed_key())
     calls: dict[str, Callable[[], Any]] = {
-        "reset": lambda: reset(_key()),
-        "step": lambda: step(_key(), state, action),
+        "reset": lambda: reset(fixed_key()),
+        "step": lambda: step(fixed_key(), state, action),
     }
     for name, call in calls.items():
         results = called(name, lambda call=call: (call(), call()))
@@ -339,7 +339,7 @@ def _batches(env: Environment) -> Iterator[Finding]:
         params = jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf, (_NUM_ENVS, *np.shape(leaf))), env.default_params
         )
-        keys = jax.random.split(_key(), _NUM_ENVS)
+        keys = jax.random.split(fixed_key(), _NUM_ENVS)
         action = jax.vmap(sample)(keys)
         return jax.vmap(env.step)(keys, jax.vmap(env.reset)(keys, params)[1], action, params)
 
@@ -369,14 +369,14 @@ def _behaviour(env: Environment) -> Iterator[Finding]:
     @quickly
     def draw(index: jax.Array) -> tuple[jax.Array, Any, jax.Array]:
         """Return the keys of a step, actions, and the keys of the resets that follow."""
-        keys = jax.random.split(jax.random.fold_in(_key(), index), (3, _NUM_ENVS))
+        keys = jax.random.split(jax.random.fold_in(fixed_key(), index), (3, _NUM_ENVS))
         return keys[0], sample(keys[1]), keys[2]
 
     @quickly
     def replace_done(result: Any, first: Any) -> Any:
         return select_reset(result[3] | result[4], first, result[1])
 
-    first_obs, state = reset(_split(_key()))
+    first_obs, state = reset(_split(fixed_key()))
     for name, space, part in _parts("obs", env.observation_space(params), first_obs):
         yield from _bound_faults(name, np.asarray(part)[None], space, "reset")
     after = []
@@ -551,8 +551,11 @@ def _split(key: jax.Array) -> jax.Array:
     return jax.random.split(key, _NUM_ENVS)
 
 
-def _key() -> jax.Array:
-    # As a rollout makes it, since `jax.random.poisson` takes only threefry's.
+def fixed_key() -> jax.Array:
+    """Return a key as rollouts and trainings make it.
+
+    `jax.random.poisson` takes only JAX's own keys, with which draws compile more slowly.
+    """
     return make_key(0)
 
 

@@ -12,11 +12,11 @@ import numpy as np
 
 from myriad.adapters import make_env
 from myriad.agents import make_learner
-from myriad.engine.random import make_key
 from myriad.envs.checker import (
     CallError,
     Finding,
     at,
+    fixed_key,
     kind_of,
     numbers,
     quickly,
@@ -78,7 +78,7 @@ def check_agent(agent: str, env: str | AnyEnvironment = "cartpole", **options: A
 
 def _shapes(loop: LearningLoop) -> Iterator[Finding]:
     learner: Any = loop.learner
-    state = traced("init", loop.init, _key())
+    state = traced("init", loop.init, fixed_key())
     for path, leaf in jax.tree_util.tree_leaves_with_path(state.agent):
         if leaf.weak_type:
             yield AgentWarning(
@@ -103,11 +103,11 @@ def _shapes(loop: LearningLoop) -> Iterator[Finding]:
 
 
 def _actions(loop: LearningLoop) -> Iterator[Finding]:
-    state = jax.eval_shape(loop.init, _key())
+    state = jax.eval_shape(loop.init, fixed_key())
     space = loop.env.action_space(loop.env.default_params)
     for greedy in (True, False):
         call = functools.partial(loop.learner.act, greedy=greedy)
-        action = traced("act", call, state.agent, _key(), state.batch_state.obs)
+        action = traced("act", call, state.agent, fixed_key(), state.batch_state.obs)
         expected = (loop.num_envs, *space.shape)
         if (getattr(action, "shape", None), action.dtype) != (expected, space.dtype):
             yield (
@@ -139,7 +139,7 @@ def _seeds(loop: LearningLoop) -> Iterable[Finding]:
     def trained(key: jax.Array) -> Any:
         return loop.run(loop.init(key), jnp.int32(1), jnp.ones((), bool))
 
-    keys = jax.eval_shape(lambda: jax.random.split(_key(), 2))
+    keys = jax.eval_shape(lambda: jax.random.split(fixed_key(), 2))
     try:
         traced("update", jax.vmap(trained), keys)
     except CallError as error:
@@ -158,7 +158,7 @@ class _Endless(Wrapper):
 
 
 def _behaviour(loop: LearningLoop) -> Iterator[Finding]:
-    state = quickly(loop.init)(_key())
+    state = quickly(loop.init)(fixed_key())
     endless = LearningLoop(_Endless(loop.env), loop.learner, loop.num_envs)
     update = quickly(lambda state: _update(endless, state)[1])
     counted = int(np.max(update(state).episode_length))
@@ -183,7 +183,7 @@ def _behaviour(loop: LearningLoop) -> Iterator[Finding]:
     space: Any = loop.env.action_space(loop.env.default_params)
 
     def acts(state: Any) -> list[tuple[jax.Array, jax.Array]]:
-        act = functools.partial(loop.learner.act, state.agent, _key(), state.batch_state.obs)
+        act = functools.partial(loop.learner.act, state.agent, fixed_key(), state.batch_state.obs)
         actions = [act(greedy=greedy) for greedy in (True, False)]
         return [(action, jnp.all(jax.vmap(space.contains)(action))) for action in actions]
 
@@ -198,9 +198,4 @@ def _behaviour(loop: LearningLoop) -> Iterator[Finding]:
 
 def _update(loop: LearningLoop, state: Any) -> Any:
     learner: Any = loop.learner
-    return learner.update(_key(), state.agent, state.batch_state, loop)
-
-
-def _key() -> jax.Array:
-    # As a training makes it. Its draws compile faster than those of JAX's own keys.
-    return make_key(0)
+    return learner.update(fixed_key(), state.agent, state.batch_state, loop)
