@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define BLOCK 64
 /* Inlined, so that the compiler sees which environment it is and vectorises the loop over a block. */
@@ -194,15 +195,38 @@ void run_steps(Run *run, int64_t num_steps) {
     run->step += num_steps;
 }
 
-/* Begin a run, whose blocks are zeros. */
-void begin(Run *run, uint32_t seed) {
+/* Begin a run with `num_threads` threads at most. It lives as long as the process. */
+Run *begin(int32_t env, int64_t num_envs, int64_t chunk, int64_t num_threads, uint32_t seed) {
+    int64_t num_blocks = (num_envs + BLOCK - 1) / BLOCK;
     uint32_t first = mix((seed + 0x9E3779B9u) ^ mix(0));
-    run->key = (Key){first, mix(mix(first + 0x85EBCA6Bu))};
+    Run *run = malloc(sizeof *run);
+    *run = (Run){
+        .blocks = aligned_alloc(64, num_blocks * sizeof(Block)), /* on whole lines of the cache */
+        .key = {first, mix(mix(first + 0x85EBCA6Bu))},
+        .num_envs = num_envs,
+        .chunk = chunk,
+        .num_threads = MIN(num_threads, num_blocks),
+        .env = env,
+    };
+    memset(run->blocks, 0, num_blocks * sizeof(Block));
     Key key = fold(run->key, FIRST_RESET);
-    for (int64_t i = 0; i < run->num_envs; i++) {
+    for (int64_t i = 0; i < num_envs; i++) {
         float state[4];
-        reset(run->env, fold(key, (uint32_t)i), state);
-        for (int row = 0; row < num_rows(run->env); row++)
+        reset(env, fold(key, (uint32_t)i), state);
+        for (int row = 0; row < num_rows(env); row++)
             run->blocks[i / BLOCK].state[row][i % BLOCK] = state[row];
     }
+    return run;
+}
+
+int64_t num_episodes(const Run *run) {
+    int64_t sum = 0;
+    for (int64_t i = 0; i < run->num_envs; i++) sum += run->blocks[i / BLOCK].num_episodes[i % BLOCK];
+    return sum;
+}
+
+double return_sum(const Run *run) {
+    double sum = 0;
+    for (int64_t i = 0; i < run->num_envs; i++) sum += run->blocks[i / BLOCK].return_sum[i % BLOCK];
+    return sum;
 }

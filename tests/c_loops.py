@@ -18,8 +18,6 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-import numpy as np
-
 from benchmarks.harness.alternation import in_turns
 from benchmarks.harness.results import spread
 from benchmarks.harness.tables import between
@@ -37,30 +35,10 @@ _FLAGS = (
     *("-fno-math-errno", "-fno-trapping-math", "-ffinite-math-only", "-fno-signed-zeros"),
     *(("-mprefer-vector-width=512",) if platform.machine() == "x86_64" else ()),
 )
-_BLOCK = 64
-# As in c_loops.c.
-_BLOCK_OF_ENVS = np.dtype(
-    [
-        ("state", np.float32, (4, _BLOCK)),
-        *((name, np.float32, _BLOCK) for name in ("episode_return", "return_sum")),
-        *((name, np.int32, _BLOCK) for name in ("episode_length", "num_episodes")),
-    ]
-)
 # The number of each environment in c_loops.c.
 ENVS = {"cartpole-control": 0, "pendulum-control": 1}
 # Numbers of environments, and the steps of a chunk.
 SIZES = {1: 65_600, 100: 16_400, 1_000: 4_000, 10_000: 1_000, 100_000: 200}
-_CACHE_LINE = 64
-
-
-class _Run(ctypes.Structure):
-    _fields_ = (
-        ("blocks", ctypes.c_void_p),
-        ("key", ctypes.c_uint32 * 2),
-        ("step", ctypes.c_uint64),
-        *((name, ctypes.c_int64) for name in ("num_envs", "chunk", "num_threads")),
-        ("env", ctypes.c_int32),
-    )
 
 
 class CStepper(Stepper):
@@ -72,26 +50,19 @@ class CStepper(Stepper):
             compiler = shlex.split(os.environ.get("CC", "cc"))
             subprocess.run([*compiler, *_FLAGS, str(_SOURCE), "-o", str(code)], check=True)
             self._code = ctypes.CDLL(str(code))
-        num_blocks = -(-workload.num_envs // _BLOCK)
-        memory = np.zeros(num_blocks * _BLOCK_OF_ENVS.itemsize + _CACHE_LINE, np.uint8)
-        # A vector that crosses a cache line is read twice.
-        first = -memory.ctypes.data % _CACHE_LINE
-        self._blocks = memory[first : first - _CACHE_LINE or None].view(_BLOCK_OF_ENVS)
-        self._run = _Run(
-            blocks=self._blocks.ctypes.data,
-            num_envs=workload.num_envs,
-            chunk=workload.scan_chunk_size,
-            num_threads=min(usable_cores(), num_blocks),
-            env=ENVS[workload.env],
-        )
-        self._code.begin(ctypes.byref(self._run), ctypes.c_uint32(SEED))
+        self._code.begin.restype = ctypes.c_void_p
+        self._code.num_episodes.restype = ctypes.c_int64
+        self._code.return_sum.restype = ctypes.c_double
+        sizes = (workload.num_envs, workload.scan_chunk_size, usable_cores())
+        env = ctypes.c_int32(ENVS[workload.env])
+        run = self._code.begin(env, *map(ctypes.c_int64, sizes), ctypes.c_uint32(SEED))
+        self._run = ctypes.c_void_p(run)
 
     def run(self, num_steps: int) -> None:
-        self._code.run_steps(ctypes.byref(self._run), ctypes.c_int64(num_steps))
+        self._code.run_steps(self._run, ctypes.c_int64(num_steps))
 
     def totals(self) -> Totals:
-        return_sum = float(self._blocks["return_sum"].sum(dtype=np.float64))
-        return Totals(int(self._blocks["num_episodes"].sum(dtype=np.int64)), return_sum)
+        return Totals(self._code.num_episodes(self._run), self._code.return_sum(self._run))
 
 
 def share(env: str, num_envs: int) -> str:
