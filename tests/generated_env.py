@@ -14,7 +14,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from hypothesis import strategies as st
 
 from myriad.spaces import Box, Discrete
 
@@ -48,27 +47,6 @@ class Params:
     max_steps: int | jax.Array = 7
 
 
-Operation = Callable[[State, jax.Array, jax.Array], State]
-
-
-def _grid(change: Callable[[State, jax.Array], jax.Array]) -> Operation:
-    return lambda state, action, key: dataclasses.replace(
-        state, grid=jnp.clip(change(state, action), -9, 9)
-    )
-
-
-def _vector(change: Callable[[State, jax.Array, jax.Array], jax.Array]) -> Operation:
-    return lambda state, action, key: dataclasses.replace(
-        state, vector=jnp.clip(change(state, action, key), -9, 9)
-    )
-
-
-def _cell(choose: Callable[[State, jax.Array, jax.Array], jax.Array]) -> Operation:
-    return lambda state, action, key: dataclasses.replace(
-        state, cell=choose(state, action, key).astype(jnp.int32)
-    )
-
-
 def _drawn_on(_: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
     key, vector = carry
     return jax.random.split(key)[0], 0.5 * vector + jax.random.uniform(key, (SIZE,))
@@ -87,103 +65,93 @@ def _chosen(action: jax.Array, key: jax.Array) -> jax.Array:
     return jnp.concatenate([others, wrapped[None]])
 
 
-OPERATIONS: dict[str, Operation] = {
-    "scatter": _grid(lambda s, a: jnp.zeros(SHAPE).at[s.cell[0], s.cell[1]].set(1.0)),
-    "scatter many": _grid(lambda s, a: s.grid.at[jnp.arange(SIZE), s.cell[1]].max(s.vector)),
-    "roll by": _grid(lambda s, a: jnp.roll(s.grid, s.cell[0], axis=1)),
-    "update a slice": _grid(
-        lambda s, a: jax.lax.dynamic_update_slice(s.grid, s.vector[None, :2], (s.cell[0], a))
-    ),
-    "fall": _grid(
-        lambda s, a: jnp.concatenate([jnp.zeros((1, COLUMNS)), s.grid[:-1]]).at[0, a].set(1.0)
-    ),
-    "where": _grid(lambda s, a: jnp.where(s.grid > s.vector[0], 0.5 * s.grid, s.grid + 0.1)),
-    "sum along": _grid(lambda s, a: jnp.cumsum(s.grid, axis=1) * 0.3),
-    "gather": _vector(lambda s, a, key: s.vector[(jnp.arange(SIZE) + a) % SIZE]),
-    "slice": _vector(lambda s, a, key: jax.lax.dynamic_slice(s.grid, (s.cell[0], 0), (1, SIZE))[0]),
-    "stack": _vector(
-        lambda s, a, key: jnp.stack(
-            [s.vector[0] + 0.02 * s.vector[1], *(s.vector[1:] - 0.1 * jnp.sin(s.vector[0]))]
-        )
-    ),
-    "sort": _vector(lambda s, a, key: jnp.sort(s.vector)),
-    "product": _vector(lambda s, a, key: s.grid[:SIZE, :SIZE] @ s.vector * 0.1),
-    "draw": _vector(lambda s, a, key: s.vector + jax.random.normal(key, (SIZE,))),
-    "keys of a loop": _vector(
-        lambda s, a, key: jax.lax.fori_loop(0, 3, _drawn_on, (key, s.vector))[1]
-    ),
-    "key of a branch": _vector(
-        lambda s, a, key: 0.5 * s.vector + jax.random.normal(_branched(a, key), (SIZE,))
-    ),
-    "chosen keys": _vector(
-        lambda s, a, key: 0.5 * s.vector + jax.vmap(jax.random.uniform)(_chosen(a, key))
-    ),
-    "branch": _vector(lambda s, a, key: jax.lax.cond(a > 0, jnp.cos, lambda v: v * 0.5, s.vector)),
-    "loop": _vector(
-        lambda s, a, key: jax.lax.fori_loop(0, 3, lambda i, v: v.at[i].add(0.1), s.vector)
-    ),
-    "move": _cell(lambda s, a, key: (s.cell + jnp.stack([a - 1, 1 - a])) % jnp.array(SHAPE)),
-    "jump": _cell(lambda s, a, key: jax.random.randint(key, (2,), 0, jnp.array(SHAPE))),
-    "largest and smallest": _cell(
-        lambda s, a, key: jnp.stack([jnp.argmax(s.vector), jnp.argmin(s.vector)])
-    ),
-    "categorical": _cell(
-        lambda s, a, key: jnp.stack([jax.random.categorical(key, s.vector), s.cell[1]])
-    ),
-    "two draws": _cell(
-        lambda s, a, key: jnp.stack(
-            [jax.random.categorical(each, s.vector) for each in jax.random.split(key)]
-        )
-    ),
-    "legal": _cell(
-        lambda s, a, key: jnp.argmax(
-            jnp.where(s.grid[:2] >= 0, jax.random.uniform(key, (2, COLUMNS)), -1), axis=1
-        )
-    ),
-    "choice": _vector(lambda s, a, key: 0.5 * s.vector + jax.random.choice(key, s.vector)),
-    "permutation": _vector(lambda s, a, key: jax.random.permutation(key, s.vector)),
-    "order": _vector(lambda s, a, key: s.vector[jnp.argsort(s.grid[0, :SIZE])]),
-    "top": _vector(lambda s, a, key: jnp.tile(jax.lax.top_k(s.grid[1], 2)[0], 2) + s.vector),
-    "rows and columns": _grid(
-        lambda s, a: (
+Change = Callable[[State, jax.Array, jax.Array], jax.Array]
+# What an operation makes of a field, from the state, an action and a key.
+CHANGES: dict[str, dict[str, Change]] = {
+    "grid": {
+        "scatter": lambda s, a, key: jnp.zeros(SHAPE).at[s.cell[0], s.cell[1]].set(1.0),
+        "scatter many": lambda s, a, key: s.grid.at[jnp.arange(SIZE), s.cell[1]].max(s.vector),
+        "roll by": lambda s, a, key: jnp.roll(s.grid, s.cell[0], axis=1),
+        "update a slice": lambda s, a, key: jax.lax.dynamic_update_slice(
+            s.grid, s.vector[None, :2], (s.cell[0], a)
+        ),
+        "fall": lambda s, a, key: (
+            jnp.concatenate([jnp.zeros((1, COLUMNS)), s.grid[:-1]]).at[0, a].set(1.0)
+        ),
+        "where": lambda s, a, key: jnp.where(s.grid > s.vector[0], 0.5 * s.grid, s.grid + 0.1),
+        "sum along": lambda s, a, key: jnp.cumsum(s.grid, axis=1) * 0.3,
+        "rows and columns": lambda s, a, key: (
             s.grid
             + 0.1 * jnp.argmax(s.grid, axis=1)[:, None]
             - 0.1 * jnp.argmin(s.grid, axis=0).astype(jnp.float32)
-        )
-    ),
-    "mean": _vector(lambda s, a, key: (s.vector - s.vector.mean()) / (s.vector.std() + 0.5)),
-    "softmax": _vector(lambda s, a, key: s.vector + jax.nn.softmax(s.vector)),
-    "extremes": _vector(lambda s, a, key: s.vector / (1 + s.grid.max() - s.grid.min())),
-    "any": _vector(lambda s, a, key: jnp.where((s.grid > 1).any() & (a > 0), -s.vector, s.vector)),
-    "switch": _vector(
-        lambda s, a, key: jax.lax.switch(a, [jnp.sin, jnp.tanh, lambda v: 0.3 * v], s.vector)
-    ),
-    "scan": _vector(
-        lambda s, a, key: jax.lax.scan(lambda v, x: (0.5 * v + x, v.sum()), s.vector, s.vector)[0]
-    ),
-    "while": _vector(
-        lambda s, a, key: jax.lax.while_loop(
+        ),
+    },
+    "vector": {
+        "gather": lambda s, a, key: s.vector[(jnp.arange(SIZE) + a) % SIZE],
+        "slice": lambda s, a, key: jax.lax.dynamic_slice(s.grid, (s.cell[0], 0), (1, SIZE))[0],
+        "stack": lambda s, a, key: jnp.stack(
+            [s.vector[0] + 0.02 * s.vector[1], *(s.vector[1:] - 0.1 * jnp.sin(s.vector[0]))]
+        ),
+        "sort": lambda s, a, key: jnp.sort(s.vector),
+        "product": lambda s, a, key: s.grid[:SIZE, :SIZE] @ s.vector * 0.1,
+        "draw": lambda s, a, key: s.vector + jax.random.normal(key, (SIZE,)),
+        "keys of a loop": lambda s, a, key: jax.lax.fori_loop(0, 3, _drawn_on, (key, s.vector))[1],
+        "key of a branch": lambda s, a, key: (
+            0.5 * s.vector + jax.random.normal(_branched(a, key), (SIZE,))
+        ),
+        "chosen keys": lambda s, a, key: (
+            0.5 * s.vector + jax.vmap(jax.random.uniform)(_chosen(a, key))
+        ),
+        "branch": lambda s, a, key: jax.lax.cond(a > 0, jnp.cos, lambda v: v * 0.5, s.vector),
+        "loop": lambda s, a, key: jax.lax.fori_loop(0, 3, lambda i, v: v.at[i].add(0.1), s.vector),
+        "choice": lambda s, a, key: 0.5 * s.vector + jax.random.choice(key, s.vector),
+        "permutation": lambda s, a, key: jax.random.permutation(key, s.vector),
+        "order": lambda s, a, key: s.vector[jnp.argsort(s.grid[0, :SIZE])],
+        "top": lambda s, a, key: jnp.tile(jax.lax.top_k(s.grid[1], 2)[0], 2) + s.vector,
+        "mean": lambda s, a, key: (s.vector - s.vector.mean()) / (s.vector.std() + 0.5),
+        "softmax": lambda s, a, key: s.vector + jax.nn.softmax(s.vector),
+        "extremes": lambda s, a, key: s.vector / (1 + s.grid.max() - s.grid.min()),
+        "any": lambda s, a, key: jnp.where((s.grid > 1).any() & (a > 0), -s.vector, s.vector),
+        "switch": lambda s, a, key: jax.lax.switch(
+            a, [jnp.sin, jnp.tanh, lambda v: 0.3 * v], s.vector
+        ),
+        "scan": lambda s, a, key: jax.lax.scan(
+            lambda v, x: (0.5 * v + x, v.sum()), s.vector, s.vector
+        )[0],
+        "while": lambda s, a, key: jax.lax.while_loop(
             lambda v: jnp.abs(v).sum() > 2, lambda v: 0.5 * v, s.vector
-        )
-    ),
-    "to the largest": _cell(
-        lambda s, a, key: jnp.stack(jnp.unravel_index(jnp.argmax(s.grid), SHAPE))
-    ),
+        ),
+    },
+    "cell": {
+        "move": lambda s, a, key: (s.cell + jnp.stack([a - 1, 1 - a])) % jnp.array(SHAPE),
+        "jump": lambda s, a, key: jax.random.randint(key, (2,), 0, jnp.array(SHAPE)),
+        "largest and smallest": lambda s, a, key: jnp.stack(
+            [jnp.argmax(s.vector), jnp.argmin(s.vector)]
+        ),
+        "categorical": lambda s, a, key: jnp.stack(
+            [jax.random.categorical(key, s.vector), s.cell[1]]
+        ),
+        "two draws": lambda s, a, key: jnp.stack(
+            [jax.random.categorical(each, s.vector) for each in jax.random.split(key)]
+        ),
+        "legal": lambda s, a, key: jnp.argmax(
+            jnp.where(s.grid[:2] >= 0, jax.random.uniform(key, (2, COLUMNS)), -1), axis=1
+        ),
+        "to the largest": lambda s, a, key: jnp.stack(jnp.unravel_index(jnp.argmax(s.grid), SHAPE)),
+    },
 }
-OBSERVATIONS: dict[str, tuple[type, Callable[[State], jax.Array]]] = {
-    "the vector": (np.float32, lambda s: s.vector),
-    "a painted grid": (
-        np.float32,
-        lambda s: jnp.zeros(SHAPE).at[s.cell[0], s.cell[1]].set(1.0),
-    ),
-    "layers": (
-        np.float32,
-        lambda s: jnp.stack([s.grid, (s.grid > 0).astype(jnp.float32)], axis=-1),
-    ),
-    "pixels": (np.uint8, lambda s: (jnp.abs(s.grid) * 28).astype(jnp.uint8)),
-    "truths": (np.bool_, lambda s: s.grid > 0),
-    "the cell": (np.int32, lambda s: s.cell),
+OPERATIONS = {
+    name: (field, change) for field, changes in CHANGES.items() for name, change in changes.items()
 }
+OBSERVATIONS: dict[str, Callable[[State], jax.Array]] = {
+    "the vector": lambda s: s.vector,
+    "a painted grid": lambda s: jnp.zeros(SHAPE).at[s.cell[0], s.cell[1]].set(1.0),
+    "layers": lambda s: jnp.stack([s.grid, (s.grid > 0).astype(jnp.float32)], axis=-1),
+    "pixels": lambda s: (jnp.abs(s.grid) * 28).astype(jnp.uint8),
+    "truths": lambda s: s.grid > 0,
+    "the cell": lambda s: s.cell,
+}
+LIMITS = {"float32": (-9, 9), "uint8": (0, 255), "bool": (0, 1), "int32": (0, 6)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,7 +174,10 @@ class Generated:
     ) -> tuple[jax.Array, State, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
         """Apply the operations one after another."""
         for number, name in enumerate(self.operations):
-            state = OPERATIONS[name](state, action, jax.random.fold_in(key, number))
+            field, change = OPERATIONS[name]
+            value = change(state, action, jax.random.fold_in(key, number))
+            value = value.astype(jnp.int32) if field == "cell" else jnp.clip(value, -9, 9)
+            state = dataclasses.replace(state, **{field: value})
         state = dataclasses.replace(state, time=state.time + 1)
         terminated = jnp.sum(state.vector) > 8
         truncated = state.time >= params.max_steps
@@ -214,26 +185,22 @@ class Generated:
 
     def observation_space(self, params: Params) -> Box:
         """Return the space of the chosen kind of observation."""
-        dtype, observe = OBSERVATIONS[self.observation]
-        shape = jax.eval_shape(lambda: observe(self.reset(jax.random.key(0), params)[1])).shape
-        low, high = (-9, 9) if dtype == np.float32 else (0, 255 if dtype == np.uint8 else 6)
-        return Box(low, 1 if dtype == np.bool_ else high, shape, dtype)
+        seen = jax.eval_shape(lambda: self.reset(jax.random.key(0), params)[0])
+        return Box(*LIMITS[seen.dtype.name], seen.shape, seen.dtype)
 
     def action_space(self, params: Params) -> Discrete:
         """Return three actions."""
         return Discrete(ACTIONS)
 
     def _observe(self, state: State) -> jax.Array:
-        return OBSERVATIONS[self.observation][1](state)
+        return OBSERVATIONS[self.observation](state)
 
 
-def environments() -> st.SearchStrategy[Generated]:
-    """Draw environments of one to eight operations."""
-    return st.builds(
-        Generated,
-        operations=st.lists(st.sampled_from(sorted(OPERATIONS)), min_size=1, max_size=8).map(tuple),
-        observation=st.sampled_from(sorted(OBSERVATIONS)),
-    )
+def drawn(number: int) -> Generated:
+    """Return the environment of this number, of two to seven operations."""
+    draw = random.Random(number)
+    operations = tuple(draw.choices(sorted(OPERATIONS), k=draw.randint(2, 7)))
+    return Generated(operations, draw.choice(sorted(OBSERVATIONS)))
 
 
 def step_beside_the_plain_loop(number: int) -> bool:
@@ -246,9 +213,7 @@ def step_beside_the_plain_loop(number: int) -> bool:
     from myriad import Rollout, configure, make_agent, rollout
 
     configure()
-    draw = random.Random(number)
-    operations = tuple(draw.choices(sorted(OPERATIONS), k=draw.randint(2, 7)))
-    env = Generated(operations, draw.choice(sorted(OBSERVATIONS)))
+    env = drawn(number)
     print(env.operations, env.observation, flush=True)
     asked, options = rollout.output_fusion, []
     rollout.output_fusion = lambda *args: options.append(asked(*args)) or options[-1]
