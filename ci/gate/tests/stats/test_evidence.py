@@ -66,52 +66,40 @@ def test_the_scatter_of_a_class_is_that_of_its_rows_but_for_those_that_scatter_f
     assert pooled_scatter(quiet[:7]) == pooled_scatter([]) == 0.015  # they show too little
 
 
-@pytest.mark.parametrize(
-    ("launches", "limits", "verdict", "taken"),
-    [
-        ([0.0, 0.001], HOT, NOT_SLOWER, 2),
-        ([-0.3] * 2, HOT, NOT_SLOWER, 2),
-        ([0.0, 0.001], HOST, NOT_SLOWER, 2),
-        ([0.08] * 5, HOST, NOT_SLOWER, 2),  # 8% is within what a host row may grow
-        ([2.3] * 5, HOT, SLOWER, 2 + 3),
-        ([2.3] * 5, HOST, SLOWER, 2 + 3),
-        ([0.05] * 60, HOT, SLOWER, 2 + 3),
-        ([0.025] * 60, HOT, NOT_SLOWER, 2),  # 2.5% is within what a hot row may grow
-        ([0.2, 0.3] * 30, HOST, SLOWER, 2 + 3),
-    ],
-)
-def test_a_row_ends_in_its_zone_after_few_launches(launches, limits, verdict, taken):
-    evidence = weighed(launches, limits)
+ALONE = {"num_tests": 1, "scatter": 0.003}
+# Launches, how they are weighed, the verdict, the launches that it took, and what else holds.
+ENDS = [
+    ([0.0, 0.001], {}, NOT_SLOWER, 2, {"passed"}),
+    ([-0.3] * 2, {}, NOT_SLOWER, 2, {"passed", "faster"}),
+    ([-0.3, 0.001], {"scatter": 0.003}, UNDECIDED, 2, {"passed", "open"}),
+    ([0.0, 0.001], {"limits": HOST}, NOT_SLOWER, 2, {"passed"}),
+    # surely slower, but by no more than a hot row may grow, and a host row
+    ([0.025] * 60, {}, NOT_SLOWER, 2, set()),
+    ([0.08] * 5, {"limits": HOST}, NOT_SLOWER, 2, set()),
+    ([2.3] * 5, {}, SLOWER, 2 + 3, {"suspected"}),
+    ([2.3] * 5, {"limits": HOST}, SLOWER, 2 + 3, {"suspected"}),
+    ([0.05] * 60, {}, SLOWER, 2 + 3, {"suspected"}),
+    ([0.2, 0.3] * 30, {"limits": HOST}, SLOWER, 2 + 3, {"suspected"}),
+    # a suspicion without fresh launches yet, and one that they do not confirm
+    ([0.05, 0.051], {}, UNDECIDED, 2, {"suspected", "open"}),
+    ([0.05, 0.051, 0.0, 0.001, -0.001], {}, NOT_SLOWER, 2 + 3, {"passed", "suspected"}),
+    # where half of all workers are slower, a few launches look certain to a t-test
+    ([0.008, 0.06, 0.06, 0.06], ALONE, UNDECIDED, 4, {"open"}),
+    ([0.009, 0.06, *[0.009] * 2, *[0.06] * 4], ALONE, UNDECIDED, 8, {"open"}),
+    # after the last look the bound counts
+    ([0.3, -0.3] * 30, {"scatter": 0.3}, UNDECIDED, LOOKS[-1], set()),
+    ([0.086, -0.014] * 30, {"scatter": 0.05}, UNDECIDED, LOOKS[-1], {"passed"}),
+]
+
+
+@pytest.mark.parametrize(("launches", "options", "verdict", "taken", "traits"), ENDS)
+def test_a_row_ends_in_its_zone_after_few_launches(launches, options, verdict, taken, traits):
+    evidence = weighed(launches, **options)
     assert (evidence.verdict, len(evidence.launches)) == (verdict, taken)
-
-
-def test_a_suspicion_that_fresh_launches_do_not_confirm_is_dropped():
-    evidence = weighed([0.05, 0.051])
-    assert evidence.is_open_suspicion
-    assert not evidence.has_passed
-    for log_ratio in (0.0, 0.001, -0.001):
-        evidence.add(log_ratio)
-        evidence.weigh(SCATTER)
-    assert (evidence.verdict, evidence.fresh) == (NOT_SLOWER, [0.0, 0.001, -0.001])
-
-
-@pytest.mark.parametrize(
-    ("launches", "num_tests", "suspected", "faster"),
-    [
-        ([0.08, 0.06, 0.07, 0.08], 20, True, False),
-        # Where half of all workers are slower, a few launches look certain to a t-test.
-        ([0.008, 0.06, 0.06, 0.06], 1, False, False),
-        ([0.009, 0.06, 0.009, 0.009, 0.06, 0.06, 0.06, 0.06], 1, False, False),
-        ([-0.3, -0.31], 20, False, True),
-        ([-0.3, 0.001], 20, False, False),
-        ([0.0, 0.001], 20, False, False),
-    ],
-)
-def test_only_launches_that_agree_are_suspected_or_called_faster(
-    launches, num_tests, suspected, faster
-):
-    evidence = weighed(launches, num_tests=num_tests, scatter=0.003)
-    assert (evidence.suspected, evidence.is_faster()) == (suspected, faster)
+    found = {"suspected": evidence.suspected, "open": not evidence.done}
+    found |= {"faster": evidence.is_faster(), "passed": evidence.has_passed}
+    assert {name for name, holds in found.items() if holds} == traits
+    assert evidence.is_open_suspicion == (traits >= {"suspected", "open"})
 
 
 def test_without_two_launches_nothing_bounds_the_ratio():
@@ -131,13 +119,3 @@ def test_the_bounds_hold_the_true_ratio_as_often_as_they_say():
     ]
     assert np.mean([high >= 1 for _, _, high in bounds]) >= 0.945
     assert np.mean([low <= 1 for _, low, _ in bounds]) >= 0.945
-
-
-def test_a_row_that_its_last_look_leaves_open_is_done_and_its_bound_counts():
-    noisy = weighed([0.3, -0.3] * 30, scatter=0.3)
-    assert (noisy.verdict, noisy.done, len(noisy.first)) == (UNDECIDED, True, LOOKS[-1])
-    assert not noisy.has_passed
-    between = weighed([0.086, -0.014] * 30, scatter=0.05)
-    assert (between.verdict, between.done) == (UNDECIDED, True)
-    assert HOT.pass_ratio < between.ratio()[2] <= HOT.cap
-    assert between.has_passed
