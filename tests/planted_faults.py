@@ -13,53 +13,37 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 # Of a test: a file that can't be collected has no name of one, and catches nothing.
 _FIRST_FAILURE = re.compile(r"^(?:FAILED|ERROR) (\S+::\S+)", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Fault:
-    """A change that breaks a promise, and the tests that must notice; see planted_faults.toml."""
-
-    name: str
-    file: str
-    old: str
-    new: str
-    tests: tuple[str, ...]
+def planted_faults() -> dict[str, dict[str, Any]]:
+    """Read all faults, by name: the change that breaks a promise, and its tests."""
+    return tomllib.loads((ROOT / "tests" / "planted_faults.toml").read_text(encoding="utf-8"))
 
 
-def planted_faults() -> list[Fault]:
-    """Read all faults."""
-    table = tomllib.loads((ROOT / "tests" / "planted_faults.toml").read_text(encoding="utf-8"))
-    return [Fault(name, **{**row, "tests": tuple(row["tests"])}) for name, row in table.items()]
-
-
-def caught_by(fault: Fault, copy: Path) -> str | None:
-    """Plant a fault in a copy of the repository, and return the first test that fails, or None.
+def caught_by(tests: list[str], copy: Path) -> str | None:
+    """Return the first of these tests that fails in a copy of the repository, or None.
 
     Raises:
         RuntimeError: pytest could not run the tests.
     """
-    path = copy / fault.file
-    whole = path.read_text(encoding="utf-8")
-    path.write_text(whole.replace(fault.old, fault.new), encoding="utf-8")
     # The copy goes before the installed checkout, in the processes that tests start, too.
     imported_from = os.pathsep.join([str(copy), str(copy / "ci" / "gate")])
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", *fault.tests],
+        [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", *tests],
         cwd=copy,
         env=os.environ | {"PYTHONPATH": imported_from},
         capture_output=True,
         text=True,
         check=False,
     )
-    path.write_text(whole, encoding="utf-8")
     if done.returncode not in (0, 1):
-        raise RuntimeError(f"{fault.name}: pytest exited with {done.returncode}:\n{done.stdout}")
+        raise RuntimeError(f"pytest exited with {done.returncode}:\n{done.stdout}")
     found = _FIRST_FAILURE.search(done.stdout)
     return found[1] if done.returncode and found else None
 
@@ -72,17 +56,20 @@ def main() -> int:
     missed = 0
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "copy"
-        tracked = subprocess.run(
-            ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
-        )
-        for name in filter(None, tracked.stdout.split("\0")):
+        tracked = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True)
+        for name in filter(None, tracked.split("\0")):
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, copy / name)
-        for fault in planted_faults():
-            if fault.file.startswith(places):
-                test = caught_by(fault, copy)
+        for name, fault in planted_faults().items():
+            if fault["file"].startswith(places):
+                path = copy / fault["file"]
+                whole = path.read_text(encoding="utf-8")
+                path.write_text(whole.replace(fault["old"], fault["new"]), encoding="utf-8")
+                print(f"{name:55} ", end="", flush=True)
+                test = caught_by(fault["tests"], copy)
+                print(test or "MISSED", flush=True)
                 missed += test is None
-                print(f"{fault.name:55} {test or 'MISSED'}", flush=True)
+                path.write_text(whole, encoding="utf-8")
     return 1 if missed else 0
 
 

@@ -2,6 +2,6 @@ from tests.planted_faults import ROOT, planted_faults
 
 
 def test_each_planted_fault_still_finds_its_line_and_its_tests():
-    for fault in planted_faults():
-        assert (ROOT / fault.file).read_text(encoding="utf-8").count(fault.old) == 1, fault.name
-        assert all((ROOT / test).exists() for test in fault.tests), fault.name
+    for name, fault in planted_faults().items():
+        assert (ROOT / fault["file"]).read_text(encoding="utf-8").count(fault["old"]) == 1, name
+        assert all((ROOT / test).exists() for test in fault["tests"]), name
