@@ -86,10 +86,12 @@ class Repository:
         identity = {f"GIT_{who}": "a@b.c" for who in whos}
         return run(["git", *arguments], self.root, **identity).stdout.strip()
 
-    def commit(self, message="change"):
-        """Commit everything and return the hash."""
+    def commit(self, files=None):
+        """Write these files, commit everything and return the hash."""
+        for name, text in (files or {}).items():
+            self.write(name, text)
         self.git("add", "--all")
-        self.git("commit", "--quiet", "--message", message)
+        self.git("commit", "--quiet", "--message", "change")
         return self.git("rev-parse", "HEAD")
 
     @property
@@ -123,7 +125,9 @@ class Repository:
             patch.setattr(tempfile, "tempdir", str(self.temporary))
             patch.setattr(machine, "_WATCHING_S", 0.1)
             code = main(arguments)
-        return subprocess.CompletedProcess(arguments, code, output.getvalue(), errors.getvalue())
+        assert not list(self.temporary.iterdir())
+        report = self.root / ".asv" / "gate" / "gate.json"
+        return Run(code, output.getvalue(), errors.getvalue(), report)
 
     def sides(self, base="main", head=WORKING_TREE):
         """Check out two commits, as the gate does."""
@@ -132,16 +136,15 @@ class Repository:
     def accept(self, *arguments):
         """Run `perfgate accept ... >> accepted.toml`."""
         with (self.root / "accepted.toml").open("a") as file:
-            done = self.perfgate("accept", *arguments)
-            file.write(done.stdout)
-        assert done.returncode == 0, done.stderr
+            accepted = self.perfgate("accept", *arguments)
+            file.write(accepted.out)
+        assert accepted.code == 0, accepted.err
 
     def gate(self, code, *arguments, base="main"):
         """Run the gate, which must end with this exit code, and return what it left behind."""
-        done = self.perfgate("--base", base, *arguments)
-        assert done.returncode == code, done.stdout + done.stderr
-        report = self.root / ".asv" / "gate" / "gate.json"
-        return Run(done.stdout, done.stderr, report)
+        run = self.perfgate("--base", base, *arguments)
+        assert run.code == code, run.out + run.err
+        return run
 
     def count(self, code, bench, *arguments, **options):
         """Run the gate without timing on some benchmarks."""
@@ -152,6 +155,7 @@ class Repository:
 class Run:
     """What one run of the gate left behind."""
 
+    code: int
     out: str
     err: str
     report: Path
@@ -170,8 +174,6 @@ def make_repository(folder):
     """Commit a copy of the fixture project."""
     shutil.copytree(PROJECT, folder / "project")
     repository = Repository(folder / "project")
-    repository.write(".gitignore", ".asv/\n__pycache__/\n")
-    repository.write("gate.toml", RULES)
     repository.git("init", "--quiet", "--initial-branch", "main")
-    repository.commit("start")
+    repository.commit({".gitignore": ".asv/\n__pycache__/\n", "gate.toml": RULES})
     return repository

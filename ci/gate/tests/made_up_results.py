@@ -57,9 +57,10 @@ def write_asv(
             name: _row(np.atleast_1d(values[place]), params, place)
             for name, values in series.items()
         }
-        _write(folder / machine / f"{commit[:8]}-virtualenv-py3.11-jax{version}.json", {
+        environment = f"virtualenv-py3.11-jax{version}"
+        _write(folder / machine / f"{commit[:8]}-{environment}.json", {
             "commit_hash": commit,
-            "env_name": f"virtualenv-py3.11-jax{version}",
+            "env_name": environment,
             "date": FIRST_DAY_MS + place * DAY_MS,
             "params": {"machine": machine, "cpu": cpu, "num_cpu": "2", "ram": "25276514304"},
             "python": "3.11",
@@ -70,9 +71,8 @@ def write_asv(
             "durations": {},
             "version": 2,
         })  # fmt: skip
-        _write(
-            folder / machine / "machine.json", {"machine": machine, "cpu": "AMD EPYC", "version": 1}
-        )
+        of_machine = {"machine": machine, "cpu": "AMD EPYC", "version": 1}
+        _write(folder / machine / "machine.json", of_machine)
     described: dict[str, Any] = {"version": 2}
     for name in series:
         unit = "bytes" if ".track_" in name else "seconds"
@@ -92,6 +92,10 @@ def _write(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content), encoding="utf-8")
 
 
+def noisy(levels: np.ndarray, seed: int, noise: float = 0.015) -> np.ndarray:
+    return levels * (1 + noise * np.random.default_rng(seed).standard_normal(len(levels)))
+
+
 def history(
     num_functions: int, num_workloads: int, num_commits: int, seed: int = 0
 ) -> dict[str, np.ndarray]:
@@ -99,16 +103,14 @@ def history(
     rng = np.random.default_rng(seed)
     places = range(num_functions - 1)
     names = [f"suite_{place % 12:02}.Throughput.time_chunk_{place:02}" for place in places]
+    at = np.arange(num_commits)[:, None]
     found = {}
     for name in [*names, "suite_00.Throughput.track_temp_bytes"]:
-        shape = (num_commits, num_workloads)
         scale = 10.0 ** rng.uniform(-4, 0, num_workloads)
         noise = 0.0 if ".track_" in name else 0.015
-        values = scale * (1 + noise * rng.standard_normal(shape))
-        at = np.arange(num_commits)[:, None]
-        steps = np.where(
-            rng.random(num_workloads) < 0.2, rng.uniform(0.9, 1.12, num_workloads), 1.0
-        )
+        values = scale * (1 + noise * rng.standard_normal((num_commits, num_workloads)))
+        has_moved = rng.random(num_workloads) < 0.2
+        steps = np.where(has_moved, rng.uniform(0.9, 1.12, num_workloads), 1.0)
         values *= np.where(at >= rng.integers(10, num_commits, num_workloads), steps, 1.0)
         found[name] = np.round(values * 1e9) if ".track_" in name else values
     return found

@@ -1,10 +1,13 @@
-"""The command line: what it lists, and how it answers what it does not know."""
+"""The command line: what it lists, how it answers what it does not know, and how it ends."""
 
+import os
+import signal
 from importlib.metadata import version
 
 import pytest
 
 from perfgate import cli
+from perfgate.options import STOPPING, guarded
 
 ACCEPT = ["accept", "x", "--reason", "y", "--expires"]
 GATE = ["--base", "main"]
@@ -56,8 +59,45 @@ def test_help_lists_every_command_and_each_command_has_help(capsys):
 )
 def test_a_mistake_gets_one_line_and_exit_code_2(repository, argv, said):
     repository.write("smallsum/other.py", "")
-    done = repository.perfgate(*argv)
-    assert done.returncode == 2
-    (answer,) = [line for line in done.stderr.splitlines() if not line.startswith("listing the")]
+    run = repository.perfgate(*argv)
+    assert run.code == 2
+    (answer,) = [line for line in run.err.splitlines() if not line.startswith("listing the")]
     assert said in answer
-    assert not list(repository.temporary.iterdir())
+
+
+def test_a_bug_of_the_gate_is_no_regression(capsys):
+    assert guarded(lambda: 1 / 0, "stopped") == 3
+    said = capsys.readouterr().err
+    assert said.endswith("COULD NOT TELL: a bug in perfgate: ZeroDivisionError.\n")
+
+
+@pytest.mark.usefixtures("no_signal_is_ignored")
+@pytest.mark.parametrize("number", STOPPING)
+def test_a_second_signal_does_not_interrupt_the_clearing_up(number, capsys):
+    handlers = [signal.getsignal(each) for each in STOPPING]
+    cleared = []
+
+    def command():
+        try:
+            os.kill(os.getpid(), number)
+        finally:
+            for each in STOPPING:
+                os.kill(os.getpid(), each)
+            cleared.append(number)
+        return 0
+
+    assert guarded(command, "stopped") == 130
+    assert (cleared, capsys.readouterr().err) == ([number], "stopped\n")
+    assert [signal.getsignal(each) for each in STOPPING] == handlers
+
+
+def test_a_hang_up_that_nohup_ignores_stays_ignored():
+    def command():
+        os.kill(os.getpid(), signal.SIGHUP)
+        return 0
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert guarded(command, "stopped") == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)

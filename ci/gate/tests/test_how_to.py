@@ -40,15 +40,12 @@ pytestmark = [
 def repository(repository):
     """A project whose branch `topic` makes a benchmark slower that `main` and `v1.2` have."""
     (repository.root / "benchmarks" / "basics.py").unlink()
-    repository.write("benchmarks/sums.py", SUITE)
-    table = {"repo": "..", "benchmark_dir": ".", "project": "smallsum"}
-    repository.write("benchmarks/asv.conf.json", json.dumps(table))
-    repository.commit()
+    table = json.dumps({"repo": "..", "benchmark_dir": ".", "project": "smallsum"})
+    repository.commit({"benchmarks/sums.py": SUITE, "benchmarks/asv.conf.json": table})
     repository.git("tag", "v1.2")
-    repository.write("README.md", "Sums, quickly.\n")
-    repository.commit("describe it")
+    repository.commit({"README.md": "Sums, quickly.\n"})
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 8")
-    repository.commit("repeat")
+    repository.commit()
     repository.git("branch", "topic")
     repository.git("update-ref", "refs/remotes/origin/main", "main")
     repository.write("smallsum/other.py", "")  # a change that no benchmark uses

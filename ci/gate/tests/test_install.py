@@ -20,12 +20,10 @@ def test_the_action_installs_fills_the_summary_and_fails_with_the_gate(tmp_path)
     tools = install(tmp_path / "venv", *held, str(PACKAGE), "hatchling")
     repository = make_repository(tmp_path)
     # Modules that would break perfgate if it imported them.
-    repository.write("ci/__init__.py", "OURS = False\n")
-    for name in ("compare", "config", "errors", "listing", "options"):
-        repository.write(f"{name}.py", f"raise SystemExit('the wrong {name}')\n")
+    names = ("compare", "config", "errors", "listing", "options")
+    files = {f"{name}.py": f"raise SystemExit('the wrong {name}')\n" for name in names}
     own = "import ci\n\n\ndef track_ours():\n    return int(ci.OURS)\n"
-    repository.write("benchmarks/own.py", own)
-    repository.commit("names of its own")
+    repository.commit(files | {"ci/__init__.py": "OURS = False\n", "benchmarks/own.py": own})
     repository.replace("smallsum/__init__.py", "1.0 * number", "2.0 * number")
 
     prepare, compare, *_ = yaml.safe_load((PACKAGE / "action.yml").read_text())["runs"]["steps"]

@@ -8,12 +8,12 @@ import pytest
 from gate_repository import RULES
 from perfgate.worker.own_time import can_tell_waits
 
+pytestmark = pytest.mark.slow
 CACHED = "basics.Cached.time_cached"
 INIT = "smallsum/__init__.py"
 BASICS = "benchmarks/basics.py"
 
 
-@pytest.mark.slow
 def test_a_change_of_no_weight_passes_with_every_kind_of_benchmark(repository):
     repository.replace(INIT, "REPEATS = 1", "REPEATS = 2 - 1")
     run = repository.gate(0, "--seed", "1")
@@ -25,7 +25,6 @@ def test_a_change_of_no_weight_passes_with_every_kind_of_benchmark(repository):
     assert {*timed} <= {"not slower", "not shown slower"}
     others = ("Cached.track_note", "mem_table", "peakmem_table", "track_mean")
     assert verdicts == {f"basics.{name}": "same" for name in others}
-    assert not list(repository.temporary.iterdir())
     assert len(repository.git("worktree", "list").splitlines()) == 1
     assert repository.git("status", "--porcelain").split() == ["M", INIT]
 
@@ -50,14 +49,13 @@ def time_wait():
 """
 
 
-@pytest.mark.slow
 def test_the_base_is_where_the_branch_left_and_runs_heads_suite(repository):
     repository.git("switch", "--quiet", "--create", "topic")
     repository.replace(BASICS, "smallsum.table(100)", "smallsum.table(200)")
     topic = repository.commit()
     repository.git("switch", "--quiet", "main")
     repository.replace(INIT, "1.0 * number", "2.0 * number")
-    repository.commit("others' work")
+    repository.commit()  # others' work
     repository.replace(INIT, "2.0 * number", "3.0 * number")  # not what is asked about
     run = repository.count(0, "track_mean", "--head", "topic", "--json")
     assert json.loads(run.out)["head"] == topic
@@ -66,7 +64,6 @@ def test_the_base_is_where_the_branch_left_and_runs_heads_suite(repository):
     assert change["base"] == change["head"] == pytest.approx(13233.5)
 
 
-@pytest.mark.slow
 def test_a_tenfold_slowdown_within_a_budget_of_nothing_never_passes_unless_told_to(repository):
     repository.replace(INIT, "REPEATS = 1", "REPEATS = 10")
     # what else passes makes no difference
@@ -85,11 +82,9 @@ ENDLESS = "import time\n\n\ndef time_early():\n    pass\n" + "".join(
 )
 
 
-@pytest.mark.slow
 def test_what_the_end_of_a_run_cuts_off_is_named(repository):
-    repository.write("benchmarks/steps.py", ENDLESS)
-    repository.write("gate.toml", RULES.replace("[timing]", "[timing]\nrun_s = 12"))
-    repository.commit()
+    rules = RULES.replace("[timing]", "[timing]\nrun_s = 12")
+    repository.commit({"benchmarks/steps.py": ENDLESS, "gate.toml": rules})
     repository.replace(INIT, "REPEATS = 1", "REPEATS = 2 - 1")
     run = repository.count(3, "steps")
     assert run.out.startswith("# COULD NOT TELL: 2 not reached; 3 benchmarks in all")
@@ -117,7 +112,6 @@ def test_a_program_that_head_offers_no_more_is_not_compared_unseen(repository):
     assert reason == "on head: it offers a compiled program on the base, but none on head"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("slow_calls", "flags", "code", "verdict"),
     [
@@ -177,15 +171,12 @@ def time_spread():
 """
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 def test_samples_and_their_children_share_one_core_unless_a_rule_says_more(
     repository, tmp_path, monkeypatch
 ):
-    repository.write("benchmarks/places.py", CORES)
-    rule = "[[cores]]\nbenchmark = 'spread'\ncores = 2\n[timing]"
-    repository.replace("gate.toml", "[timing]", rule)
-    repository.commit()
+    rules = f"{RULES}[[cores]]\nbenchmark = 'spread'\ncores = 2\n"
+    repository.commit({"benchmarks/places.py": CORES, "gate.toml": rules})
     repository.write("smallsum/data.txt", "")
     monkeypatch.setenv("SEEN", str(tmp_path))
     run = repository.gate(0, "--bench", "places")
@@ -203,10 +194,8 @@ def test_samples_and_their_children_share_one_core_unless_a_rule_says_more(
     assert all(len(cores) > 1 for cores in spread)
 
 
-@pytest.mark.slow
 def test_a_slowdown_fails_with_its_ratio_and_cause_and_what_waits_is_a_row_of_the_host(repository):
-    repository.write("benchmarks/long.py", LONG)
-    repository.commit()
+    repository.commit({"benchmarks/long.py": LONG})
     repository.write(".asv/gate/gate.json", "{")  # a killed run may have left anything
     repository.replace(INIT, "REPEATS = 1", "REPEATS = 6")
     run = repository.gate(1, "--bench", "cached|track_mean|long")
@@ -231,10 +220,8 @@ def test_a_slowdown_fails_with_its_ratio_and_cause_and_what_waits_is_a_row_of_th
 BUDGET = '[[budget]]\nbenchmark = "never"\nmetric = "seconds"\nceiling = 1\nunit = "s"\n'
 
 
-@pytest.mark.slow
 def test_documentation_runs_nothing_and_comments_need_no_timing(repository):
-    repository.write("gate.toml", RULES + BUDGET)
-    repository.commit()
+    repository.commit({"gate.toml": RULES + BUDGET})
     repository.write("docs/page.md", "# A page\n")
     run = repository.gate(0)
     assert run.rows == {}
@@ -260,7 +247,6 @@ def track_fails():
 """
 
 
-@pytest.mark.slow
 def test_what_a_change_does_to_its_own_measuring_and_what_nothing_reached_is_shown(repository):
     repository.write("benchmarks/inputs.py", NEW_SUITE)
     repository.write("smallsum/unused.py", "VALUE = 1\n")
@@ -279,13 +265,11 @@ def test_what_a_change_does_to_its_own_measuring_and_what_nothing_reached_is_sho
     assert "- this change also alters how it is measured (4): `benchmarks/basics.py`," in run.out
 
 
-@pytest.mark.slow
 def test_a_shard_runs_its_part_and_budgets_of_others_are_theirs(repository):
     values = "[[budget]]\nbenchmark = 'mean'\nmetric = 'track'\nceiling = 1e9\nunit = 'units'\n"
     over = "basics.Total.time_total(20000)"  # which is in the other shard
     ratio = f"[[budget]]\nbenchmark = 'cached'\nmetric = 'ratio'\nover = '{over}'\nfloor = 0\n"
-    rules = (repository.root / "gate.toml").read_text()
-    repository.write("gate.toml", f"{rules}{values}{ratio}unit = 'times'\n")
+    repository.write("gate.toml", f"{RULES}{values}{ratio}unit = 'times'\n")
     repository.write("smallsum/unused.py", "")
     names, budgets = [], []
     for shard in ("1/2", "2/2"):

@@ -11,19 +11,14 @@ from asv.results import Results
 from asv.runner import BenchmarkResult
 
 from gate_repository import Repository
-from made_up_results import commit_files, commit_hash, write_asv
+from made_up_results import commit_files, commit_hash, noisy, write_asv
 from perfgate.history.asv_results import read_archive, results_dir
 from perfgate.history.benchmark_history import BenchmarkHistory, histories, main
 
-NOISE = 0.015
 NAME = "throughput.Throughput.time_chunk"
 MACHINE = {"machine": "runner", "cpu": "AMD EPYC", "num_cpu": "2", "os": "Linux", "ram": "1"}
 DATE_MS = 1_770_000_000_000
 STARTED = datetime(2026, 3, 4, 5, tzinfo=UTC)
-
-
-def noisy(levels: np.ndarray, seed: int) -> np.ndarray:
-    return levels * (1 + NOISE * np.random.default_rng(seed).standard_normal(len(levels)))
 
 
 def step(num: int, at: int, ratio: float) -> np.ndarray:
@@ -36,17 +31,13 @@ def history(folder: Path, values: np.ndarray, **kwargs) -> BenchmarkHistory:
     return found
 
 
-def test_a_change_of_machine_processor_or_versions_is_a_marker_and_no_change(tmp_path):
+@pytest.mark.parametrize("changed", ["machines", "versions", "processors"])
+def test_a_change_of_machine_processor_or_versions_is_a_marker_and_no_change(tmp_path, changed):
     values = noisy(step(60, 30, 1.5), seed=6)
-    other_machine = history(tmp_path / "a", values, machines=["old"] * 30 + ["new"] * 30)
-    other_versions = history(tmp_path / "b", values, versions=["0.10.1"] * 30 + ["0.10.2"] * 30)
-    processors = ["old"] * 30 + ["new"] * 30
-    other_processor = history(tmp_path / "d", values, processors=processors)
-    for found in (other_machine, other_versions, other_processor):
-        assert found.changes == []
-        assert found.open == []
-        assert len(found.stretches) == 2
-    assert len(history(tmp_path / "c", values).changes) == 1
+    found = history(tmp_path / "two", values, **{changed: ["0.10.1"] * 30 + ["0.10.2"] * 30})
+    assert found.changes == found.open == []
+    assert len(found.stretches) == 2
+    assert len(history(tmp_path / "one", values).changes) == 1
 
 
 def test_processors_of_a_hosted_machine_show_together_what_one_of_them_shows(tmp_path):

@@ -62,12 +62,16 @@ def test_what_moves_all_rows_is_named_only_if_code_or_a_dependency_did(
     assert ("at the commit, which can't have moved them" in said) is not is_named
 
 
-@pytest.mark.parametrize(("place", "ratio"), [(LATER, 1.2), (AT - 2, 1.2), (AT + 2, 0.8)])
-def test_a_change_of_one_row_has_its_own_ratio_beside_the_machines(named, ratio, place):
-    series = rows(10, AT, 1.3)
+@pytest.mark.parametrize(
+    ("num_rows", "place", "ratio"),
+    [(10, LATER, 1.2), (10, AT - 2, 1.2), (10, AT + 2, 0.8), (5, LATER, 1.2)],
+)
+def test_a_change_of_one_row_has_its_own_ratio_beside_the_machines(named, num_rows, ratio, place):
+    series = rows(num_rows, AT, 1.3)
     series["suite.time_03"][place:] *= ratio
-    found, _ = named(series, PAGE)
+    found, said = named(series, PAGE)
     assert found == {"suite.time_03": (place, pytest.approx(ratio, rel=0.015))}
+    assert ("moved together" in said) == (num_rows == 10)  # of few rows nothing is taken out
 
 
 def test_a_slowdown_stays_open_on_another_machine_and_each_has_its_level(named, tmp_path):
@@ -79,14 +83,6 @@ def test_a_slowdown_stays_open_on_another_machine_and_each_has_its_level(named, 
     assert still_open.ratio.middle == pytest.approx(1.2, rel=0.015)
     middles = [segment.middle / 4 for segment in slow.stretches[0].segments]
     assert middles == pytest.approx([1.0, 1.2, 1.2 * 1.3], rel=0.015)
-
-
-def test_of_few_rows_nothing_is_taken_out(named):
-    series = rows(5, AT, 1.3)
-    series["suite.time_03"][LATER:] *= 1.2
-    found, said = named(series, PAGE)
-    assert found == {"suite.time_03": (LATER, pytest.approx(1.2, rel=0.015))}
-    assert "moved together" not in said
 
 
 @pytest.mark.parametrize("unmoved", [0, 1])

@@ -33,11 +33,8 @@ def test_a_launch_times_12_to_24_quads_or_as_many_as_its_time_allows(
 
 def test_the_most_urgent_rows_come_first_and_no_more_than_time_can_decide():
     rows = []
-    for name, launches in (
-        ("calm", [-0.05, 0.06]),
-        ("odd", [0.02, 0.12]),
-        ("grown", [-0.06, 0.06]),
-    ):
+    launches_of = {"calm": [-0.05, 0.06], "odd": [0.02, 0.12], "grown": [-0.06, 0.06]}
+    for name, launches in launches_of.items():
         row = Row(Benchmark(name, name, None, "time", 60.0), SideRun(FirstRun(1.0)))
         evidence = Evidence(num_tests=20)
         for log_ratio in launches:
@@ -53,14 +50,10 @@ def test_the_cheapest_rows_are_looked_at_first_as_far_as_the_last_report_knows(t
     kinds = {"slow": "time", "new": "time", "quick": "time", "raw": "timeraw", "tuned": "track"}
     rows = [Row(Benchmark(name, name, None, kind, 60.0)) for name, kind in kinds.items()]
     report = tmp_path / "gate.json"
+    known = [{"name": "slow", "looked_s": 30}, {"name": "quick", "looked_s": 1}]
     for text, order in (
         ("{", ["raw", "slow", "new", "quick", "tuned"]),  # a killed run may have left anything
-        (
-            json.dumps(
-                {"rows": [{"name": "slow", "looked_s": 30}, {"name": "quick", "looked_s": 1}]}
-            ),
-            ["raw", "quick", "new", "slow", "tuned"],
-        ),
+        (json.dumps({"rows": known}), ["raw", "quick", "new", "slow", "tuned"]),
     ):
         report.write_text(text)
         assert [row.name for row in cheapest_first(rows, report)] == order

@@ -54,9 +54,7 @@ ROWS = {f"uses.{name}" for name in NAMES}
 
 @pytest.fixture
 def repository(repository):
-    for name, text in FILES.items():
-        repository.write(name, text)
-    repository.commit()
+    repository.commit(FILES)
     return repository
 
 

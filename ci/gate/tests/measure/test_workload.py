@@ -51,8 +51,7 @@ HARMLESS = {
 
 @pytest.fixture
 def repository(repository):
-    repository.write("benchmarks/work.py", BEFORE)
-    repository.commit()
+    repository.commit({"benchmarks/work.py": BEFORE})
     return repository
 
 

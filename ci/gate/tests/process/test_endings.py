@@ -39,8 +39,7 @@ def pipe(repository, tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
     repository.git("switch", "--quiet", "--create", "topic")
-    repository.write("benchmarks/endless.py", ENDLESS.format(pipe=str(path)))
-    repository.commit("an endless benchmark")
+    repository.commit({"benchmarks/endless.py": ENDLESS.format(pipe=str(path))})
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     yield descriptor
     os.close(descriptor)

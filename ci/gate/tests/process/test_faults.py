@@ -90,14 +90,11 @@ REASONS = {define.split()[-1]: reason for define, (_, reason) in FAULTS.items()}
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory):
     repository = make_repository(tmp_path_factory.mktemp("faults"))
-    for name in SHADOWS:
-        repository.write(f"{name}.py", "OWN = True\n")
-    repository.write("benchmarks/trouble.py", f"BEFORE = 1\n{TROUBLE}")
-    repository.commit("trouble")
+    shadows = {f"{name}.py": "OWN = True\n" for name in SHADOWS}
+    repository.commit(shadows | {"benchmarks/trouble.py": f"BEFORE = 1\n{TROUBLE}"})
     # Head's suite differs: what it left alone, and was broken before, would not hold it up.
     repository.git("switch", "--quiet", "--create", "topic")
-    repository.write("benchmarks/trouble.py", TROUBLE)
-    repository.commit("less trouble")
+    repository.commit({"benchmarks/trouble.py": TROUBLE})
     return repository
 
 
@@ -111,7 +108,6 @@ def test_a_fault_is_reported_with_its_cause_and_the_rest_gets_its_verdict(reposi
     assert verdicts["trouble.time_good"] == "not slower"
     assert verdicts["trouble.time_prints_garbage"] == "not slower"
     assert verdicts["trouble.time_asks_to_be_skipped"] == "skipped"
-    assert not list(repository.temporary.iterdir())
 
 
 HEAD_ALONE = """
@@ -145,8 +141,7 @@ time_long.number = 10  # in a pair, but the first run has two calls
 
 @pytest.mark.slow
 def test_a_hang_on_head_alone_is_slower_and_a_skip_keeps_its_words(repository):
-    repository.write("benchmarks/alone.py", HEAD_ALONE)
-    repository.commit("alone")
+    repository.commit({"benchmarks/alone.py": HEAD_ALONE})
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2")
     run = repository.gate(1, "--bench", "alone", base="HEAD")
     assert run.verdicts() == {

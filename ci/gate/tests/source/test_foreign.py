@@ -61,12 +61,9 @@ def test_the_first_environment_variables_of_the_matrix_are_set(repository, monke
     monkeypatch.setenv("UNWANTED", "1")
     matrix = {"env": {"ROUNDS": ["7"], "UNWANTED": [None]}, "env_nobuild": {"TRIES": "3"}}
     settings(repository, matrix=matrix)
-    repository.write(
-        "benchmarks/own.py",
-        "from os import environ\n\n\ndef track_variables():\n"
-        "    return int(environ['ROUNDS'] + environ['TRIES'] + environ.get('UNWANTED', ''))\n",
-    )
-    repository.commit()
+    variables = "environ['ROUNDS'] + environ['TRIES'] + environ.get('UNWANTED', '')"
+    own = f"from os import environ\n\n\ndef track_variables():\n    return int({variables})\n"
+    repository.commit({"benchmarks/own.py": own})
     found = repository.gate(0, "--bench", "variables", "--time-identical")
     (change,) = found.rows["own.track_variables"]["changes"]
     assert change["head"] == 73
@@ -74,8 +71,7 @@ def test_the_first_environment_variables_of_the_matrix_are_set(repository, monke
 
 @pytest.mark.usefixtures("fake_uv")
 def test_a_file_that_a_build_makes_is_shared_if_it_is_a_version_and_else_built(repository):
-    repository.write(".gitignore", ".asv/\n__pycache__/\n_version.py\n_table.py\n")
-    repository.commit()
+    repository.commit({".gitignore": ".asv/\n__pycache__/\n_version.py\n_table.py\n"})
     repository.write("smallsum/_version.py", "VERSION = 1\n")
     with repository.sides(head="main") as sides:
         for side in (sides.base, sides.head):
@@ -120,8 +116,7 @@ def test_a_package_is_imported_from_where_its_metadata_says(tmp_path, file, text
 @pytest.mark.slow
 def test_a_module_that_can_not_be_imported_stops_no_other(repository):
     failing = "def track_nothing():\n    raise ValueError('it never worked')\n"
-    repository.write("benchmarks/own.py", failing)
-    repository.commit()
+    repository.commit({"benchmarks/own.py": failing})
     repository.write("benchmarks/broken.py", "import nothing_like_it\n")
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2")
     found = repository.count(3, "track_(mean|nothing)")
@@ -131,7 +126,7 @@ def test_a_module_that_can_not_be_imported_stops_no_other(repository):
         "own.track_nothing": "broken before",
     }
     assert "ModuleNotFoundError: No module named 'nothing_like_it'" in found.out
-    repository.commit("break it for everybody")
+    repository.commit()
     repository.replace("smallsum/__init__.py", "REPEATS = 2", "REPEATS = 3")
     found = repository.count(0, "track_(mean|nothing)")
     assert found.out.startswith("# PASSED: no regression found, 2 broken on the base too; 3 bench")
@@ -143,9 +138,8 @@ def test_a_module_that_can_not_be_imported_stops_no_other(repository):
 
 @pytest.mark.slow
 def test_a_benchmark_that_is_new_gone_or_broken_by_the_change_costs_no_other(repository):
-    helper = "def helper(value):\n    return value\n\n\n"
-    repository.write("benchmarks/own.py", f"{helper}def track_own():\n    return helper(1)\n")
-    repository.commit()
+    own = "def helper(value):\n    return value\n\n\ndef track_own():\n    return helper(1)\n"
+    repository.commit({"benchmarks/own.py": own})
     repository.replace("benchmarks/own.py", "return value", "raise ValueError('new')")
     repository.write("smallsum/extra.py", "def new():\n    return 1\n")
     suite = "benchmarks/basics.py"

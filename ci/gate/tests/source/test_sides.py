@@ -33,8 +33,7 @@ def test_the_working_tree_is_copied_with_new_files_and_without_ignored_ones(repo
 @pytest.mark.parametrize("mark", ["my env/pyvenv.cfg", "my env/conda-meta/history"])
 def test_an_environment_in_the_working_tree_is_no_change_and_no_build(repository, mark):
     # Python's own venv writes no .gitignore before 3.13, but most repositories ignore *.so.
-    repository.write(".gitignore", "*.so\n")
-    repository.commit()
+    repository.commit({".gitignore": "*.so\n"})
     repository.write(mark, "")
     repository.write("my env/lib/python3.11/site-packages/numpy/__init__.py", "")
     repository.write("my env/lib/python3.11/site-packages/numpy/core.so", "")
@@ -49,8 +48,7 @@ def test_an_environment_in_the_working_tree_is_no_change_and_no_build(repository
 
 def test_commits_without_a_common_ancestor_are_refused(repository):
     repository.git("switch", "--quiet", "--orphan", "other")
-    repository.write("asv.conf.json", "{}")
-    repository.commit()
+    repository.commit({"asv.conf.json": "{}"})
     with pytest.raises(UsageError, match="no common ancestor"):
         repository.sides(head="other").__enter__()
 
@@ -86,10 +84,9 @@ dependencies = ["numpy"]
 def test_two_environments_are_built_where_versions_differ_and_what_is_not_followed_is_named(
     repository, fake_uv, file, text, environments, notes
 ):
-    repository.write("setup.cfg", "[options]\ninstall_requires = file: requirements/base.txt\n")
-    repository.write("smallsum/fast.pyx", "")
-    repository.write("pyproject.toml", PROJECT.replace("0.2", "0.1"))
-    repository.commit()
+    setup = "[options]\ninstall_requires = file: requirements/base.txt\n"
+    pyproject = PROJECT.replace("0.2", "0.1")
+    repository.commit({"setup.cfg": setup, "smallsum/fast.pyx": "", "pyproject.toml": pyproject})
     repository.write(file, text)
     with repository.sides() as sides:
         assert environments in sides.environments
@@ -127,27 +124,23 @@ def test_an_environment_holds_constraints_extras_and_the_first_versions_of_the_m
 @pytest.fixture
 def with_submodule(repository, tmp_path):
     """The project with the submodule `deps/inner one`, which has the submodule `deepest`."""
-    for name in ("deepest", "inner"):
-        folder = tmp_path / name
-        folder.mkdir()
-        made = Repository(folder)
-        made.write("value.py", "VALUE = 1\n")
+    deepest, inner = (Repository(tmp_path / name) for name in ("deepest", "inner"))
+    for made in (deepest, inner):
+        made.root.mkdir()
         made.git("init", "--quiet", "--initial-branch", "main")
-        if name == "inner":
-            made.git(*ALLOWED, "submodule", "--quiet", "add", str(tmp_path / "deepest"), "deepest")
-        made.commit()
-    repository.git(*ALLOWED, "submodule", "--quiet", "add", str(tmp_path / "inner"), SUBMODULE)
+        made.commit({"value.py": "VALUE = 1\n"})
+    for outer, added, path in ((inner, deepest, "deepest"), (repository, inner, SUBMODULE)):
+        outer.git(*ALLOWED, "submodule", "--quiet", "add", str(added.root), path)
+        outer.commit()
     repository.git(*ALLOWED, "submodule", "--quiet", "update", "--init", "--recursive")
-    repository.commit("a submodule")
     return repository
 
 
 def test_both_sides_have_the_submodules_of_their_own_commit(with_submodule):
     repository = with_submodule
     inner = Repository(repository.root / SUBMODULE)
-    inner.write("value.py", "VALUE = 2\n")
-    inner.commit()
-    repository.commit("a newer submodule")
+    inner.commit({"value.py": "VALUE = 2\n"})
+    repository.commit()
     inner.write("value.py", "VALUE = 3\n")  # not committed
     for base, head, values in [
         ("main~1", "main", ("1", "2")),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from asv.step_detect import detect_steps
 
+from made_up_results import noisy
 from perfgate.stats.change_points import change_points, ratio_between
 
 SEEDS = range(20)
@@ -22,10 +23,6 @@ SHAPES = {
 
 def level(*parts: tuple[int, float]) -> np.ndarray:
     return np.concatenate([np.full(num, value) for num, value in parts])
-
-
-def noisy(levels: np.ndarray, seed: int, noise: float = 0.015) -> np.ndarray:
-    return levels * (1 + noise * np.random.default_rng(seed).standard_normal(len(levels)))
 
 
 def flat(num: int, correlation: float, seed: int) -> np.ndarray:
