@@ -50,24 +50,12 @@ settings.load_profile("myriad")
 
 # Examples that take over half a second. A docstring can't carry a mark.
 SLOW_EXAMPLES = {
-    "myriad.adapters.to_gymnax",
-    "myriad.agents.networks.attention.Transformer",
-    "myriad.agents.networks.cnn.CNN",
-    "myriad.api.evaluate",
-    "myriad.api.load_agent",
-    "myriad.api.make_train",
-    "myriad.api.resume",
-    "myriad.api.train_and_evaluate",
-    "myriad.envs.checker.check_env",
-    "myriad.programs.TrainingProgram",
-    "myriad.rollout.Rollout",
-    "myriad.training.export.export_agent",
-    "myriad.training.population.Population",
+    *("myriad.adapters.to_gymnax", "myriad.envs.checker.check_env", "myriad.rollout.Rollout"),
+    *("myriad.agents.networks.attention.Transformer", "myriad.agents.networks.cnn.CNN"),
+    *("myriad.api.evaluate", "myriad.api.load_agent", "myriad.api.make_train"),
+    *("myriad.api.resume", "myriad.api.train_and_evaluate", "myriad.programs.TrainingProgram"),
+    *("myriad.training.export.export_agent", "myriad.training.population.Population"),
 }
-
-
-# A worker grows to 2 GB or a little more, and the processes that its test starts need some, too.
-MEMORY_OF_A_WORKER = 3 * 2**30
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -76,7 +64,8 @@ def pytest_xdist_auto_num_workers():
     if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
         return None  # xdist reads it
     memory, _ = host_memory()
-    fit = usable_cores() if memory is None else memory // MEMORY_OF_A_WORKER
+    # A worker grows to 2 GB or a little more, and the processes that its test starts need some.
+    fit = usable_cores() if memory is None else memory // (3 * 2**30)
     return max(1, min(usable_cores() + 2, fit))
 
 

@@ -9,7 +9,6 @@ import os
 import pkgutil
 import re
 import runpy
-import subprocess
 import sys
 import textwrap
 import tomllib
@@ -45,24 +44,10 @@ DATA = ("toml", "yaml", "json")
 DIRECTIVES = ("{eval-rst}", "{toctree}")  # Sphinx's own, tested by the build
 SEPARATOR = "\x1e"
 # Pages whose code trains for over ten seconds. What they show is tested elsewhere, too.
-LONG = {
-    "docs/curricula.md",
-    "docs/distributed.md",
-    "docs/gate/tutorial.md",
-    "docs/index.md",
-    "docs/populations.md",
-    "docs/settings.md",
-    "docs/tuning.md",
-    "docs/tutorial.md",
-}
+LONG = ("curricula", "distributed", "index", "populations", "settings", "tuning", "tutorial")
+LONG = {f"docs/{each}.md" for each in (*LONG, "gate/tutorial")}
 # Lines in place of a progress bar, and those that only a slow machine prints.
 PROGRESS = re.compile(r"[\d,]+ of [\d,]+ steps, .*|[\w -]+: (profiled in )?[\d.]+ s( so far)?")
-# The gate's tutorial makes the code slower by half: short samples show that.
-SHORT_RULES = """
-[timing]
-pair_s = 0.1
-sample_s = 0.005
-"""
 # A program of ours with its subcommand, a module or a script, and the words behind it.
 CALL = re.compile(
     r"(?:^|[;&|(]|\$ )\s*(?:\w+=\S* )*(?:ci/part\.sh [\w-]+ \d+ )?(?:\.venv/bin/)?"
@@ -85,13 +70,19 @@ class Block:
 
 def blocks(page):
     """Return a page's blocks; a `text` block beneath code is its output."""
-    if page.suffix == ".ipynb":
-        return [
-            cell_block(each)
-            for each in json.loads(page.read_text())["cells"]
-            if each["cell_type"] == "code"
-        ]
     result = []
+    if page.suffix == ".ipynb":
+        for cell in json.loads(page.read_text())["cells"]:
+            if cell["cell_type"] == "code":  # whose last expression is printed
+                tree = ast.parse("".join(cell["source"]))
+                if isinstance(tree.body[-1], ast.Expr):
+                    tree.body[-1].value = ast.Call(ast.Name("print"), [tree.body[-1].value], [])
+                code = ast.unparse(ast.fix_missing_locations(tree))
+                data = [each["data"] for each in cell["outputs"]]
+                texts = ("".join(each["text/plain"]) for each in data if "image/png" not in each)
+                shown = "".join(texts)
+                result.append(Block("python", f"{code}\n", "" if shown else "run", shown))
+        return result
     for match in FENCE.finditer(page.read_text()):
         before = result[-1] if result else None
         is_output = match["language"] == "text" and not match["mark"]
@@ -101,17 +92,6 @@ def blocks(page):
         else:
             result.append(Block(match["language"], match["code"], match["mark"] or "", None))
     return result
-
-
-def cell_block(cell):
-    """Return the block of a notebook's cell, which prints the value of its last expression."""
-    tree = ast.parse("".join(cell["source"]))
-    if isinstance(tree.body[-1], ast.Expr):
-        tree.body[-1].value = ast.Call(ast.Name("print"), [tree.body[-1].value], [])
-    code = ast.unparse(ast.fix_missing_locations(tree))
-    data = [output["data"] for output in cell["outputs"]]
-    shown = "".join("".join(each["text/plain"]) for each in data if "image/png" not in each)
-    return Block("python", f"{code}\n", "" if shown else "run", shown)
 
 
 def runnable(page, languages):
@@ -128,23 +108,6 @@ def runnable(page, languages):
 
 def name(page):
     return str(page.relative_to(ROOT))
-
-
-@pytest.fixture
-def environment(tmp_path):
-    """The environment of a reader who has activated .venv, with a home of their own."""
-    who = {f"GIT_{who}_NAME": "A reader" for who in ("AUTHOR", "COMMITTER")}
-    who |= {f"GIT_{who}_EMAIL": "reader@example.com" for who in ("AUTHOR", "COMMITTER")}
-    home = {"HOME": str(tmp_path / "home"), "MYRIAD_HOME": str(tmp_path / "home")}
-    return {
-        **os.environ,
-        **who,
-        **home,
-        # LLVM need not optimise what runs for a second: a page shows no speed.
-        "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0",
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
-    }
 
 
 def of_any_machine(text):
@@ -172,26 +135,34 @@ def of_any_machine(text):
         if runnable(page, languages)
     ],
 )
-def test_the_code_of_a_page_prints_what_it_shows(page, languages, tmp_path, environment):
+def test_the_code_of_a_page_prints_what_it_shows(page, languages, tmp_path):
     found = runnable(page, languages)
     # A terminal shows both streams. Elsewhere, a warning that the page lacks is a fault.
     is_terminal = languages == SHELL and page == ROOT / "docs" / "tutorial.md"
     numbers_vary = is_terminal or page in NOTEBOOKS
+    # The variables of a reader who has activated .venv, with a home of their own.
+    variables = dict.fromkeys(("HOME", "MYRIAD_HOME"), str(tmp_path / "home"))
+    for who in ("AUTHOR_NAME", "AUTHOR_EMAIL", "COMMITTER_NAME", "COMMITTER_EMAIL"):
+        variables[f"GIT_{who}"] = "reader@example.com"
+    # LLVM need not optimise what runs for a second: a page shows no speed.
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0"
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    variables |= {"XLA_FLAGS": flags, "PATH": path, "PYTHONPATH": str(ROOT)}
     if languages == PYTHON:
         command = [sys.executable, tmp_path / "page.py"]
         text = "".join(f"print({SEPARATOR!r}, flush=True)\n{each.code}" for each in found)
         command[1].write_text(text)
     else:
         script = "".join(f"echo $'{SEPARATOR}'\n{each.code}" for each in found)
-        command = ["bash", "-e", "-c", script]
+        command = ["bash", "-e", "-c", f"exec 2>&1\n{script}" if is_terminal else script]
         (tmp_path / "home").mkdir()
-        (tmp_path / "first-gate").mkdir()  # where that tutorial makes its repository
-        (tmp_path / "first-gate" / "gate.toml").write_text(SHORT_RULES)
-    errors = subprocess.STDOUT if is_terminal else subprocess.PIPE
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=errors, text=True, check=False,
-                          cwd=tmp_path, env=environment)  # fmt: skip
-    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
-    assert "Warning: " not in (done.stderr or ""), done.stderr
+        # Where the gate's tutorial makes its repository. It makes the code slower by half: short
+        # samples show that.
+        rules = tmp_path / "first-gate" / "gate.toml"
+        rules.parent.mkdir()
+        rules.write_text("[timing]\npair_s = 0.1\nsample_s = 0.005\n")
+    done = run(*command, cwd=tmp_path, **variables)
+    assert "Warning: " not in done.stderr, done.stderr
     for block, got in zip(found, done.stdout.split(f"{SEPARATOR}\n")[1:], strict=True):
         texts = (block.output or "", got)
         shown, printed = map(of_any_machine, texts) if numbers_vary else texts
@@ -204,28 +175,23 @@ def test_every_block_is_tested_or_says_why_not_and_settings_are_valid(page, tmp_
     for block in blocks(page):
         known = block.language in ("python", *SHELL, *DATA, *DIRECTIVES)
         assert known or block.mark.startswith("not run: "), block
-        if block.language in DATA:
-            require_valid(page, block, tmp_path / f"block.{block.language}")
-
-
-def require_valid(page, block, file):
-    file.write_text(block.code)
-    if block.language == "toml" and page.parent.name == "gate":
-        if "[[accepted]]" in block.code:
+        file = tmp_path / f"block.{block.language}"
+        file.write_text(block.code)
+        if block.language == "toml" and "[[accepted]]" in block.code:
             read_rules(ROOT / "ci" / "gate.toml", file)
-        else:
+        elif block.language == "toml" and page.parent.name == "gate":
             read_rules(file, file.with_name("accepted.toml"))
-    elif block.language == "toml":
-        assert tomllib.loads(block.code)
-    elif block.language == "json" and "benchmark_dir" in block.code:
-        assert read_config(file, file.parent).benchmark_dir
-    elif block.language == "json":
-        assert json.loads(block.code)
-    elif re.search(r"^on:", block.code, re.MULTILINE):
-        checker = Path(sys.executable).with_name("check-jsonschema")
-        run(checker, "--builtin-schema", "vendor.github-workflows", file)
-    else:
-        assert yaml.safe_load(block.code)
+        elif block.language == "toml":
+            assert tomllib.loads(block.code)
+        elif block.language == "json" and "benchmark_dir" in block.code:
+            assert read_config(file, file.parent).benchmark_dir
+        elif block.language == "json":
+            assert json.loads(block.code)
+        elif block.language == "yaml" and re.search(r"^on:", block.code, re.MULTILINE):
+            checker = Path(sys.executable).with_name("check-jsonschema")
+            run(checker, "--builtin-schema", "vendor.github-workflows", file)
+        elif block.language == "yaml":
+            assert yaml.safe_load(block.code)
 
 
 def commands(page):
