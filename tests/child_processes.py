@@ -38,16 +38,3 @@ def environment(**variables):
     """Return this process's variables and those given, without those that are None."""
     given = os.environ | variables
     return {name: value for name, value in given.items() if value is not None}
-
-
-def without_make():
-    """Return the variables of a `make` that may have started this process, each as None.
-
-    Its own targets and the variables on its command line, such as ARGS, would reach an inner one.
-    """
-    own = ("ARGS", "BASE", "DOCS")
-    return {
-        name: None
-        for name in os.environ
-        if name in own or name.startswith(("MAKE", "MFLAGS", "GNUMAKE"))
-    }

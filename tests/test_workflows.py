@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.child_processes import run, without_make
+from tests.child_processes import run
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -21,10 +21,9 @@ MAY_WRITE = {
     ("pages.yml", "deploy"): {"pages", "id-token"},
     ("release.yml", "publish"): {"id-token"},
 }
-
-
-def load(name):
-    return yaml.safe_load((ROOT / ".github" / "workflows" / name).read_text())
+LOADED = {path.name: yaml.safe_load(path.read_text()) for path in WORKFLOWS}
+JOBS = {(file, name): job for file, each in LOADED.items() for name, job in each["jobs"].items()}
+RESULTS = LOADED["benchmarks.yml"]["jobs"] | LOADED["pages.yml"]["jobs"]
 
 
 @pytest.mark.slow
@@ -37,15 +36,12 @@ def test_the_files_fit_githubs_schema_and_have_no_known_weakness():
 
 
 def test_a_job_is_given_no_more_than_it_needs_and_nothing_for_a_pull_request():
-    for path in WORKFLOWS:
-        text, workflow = path.read_text(), load(path)
-        assert "secrets." not in text
-        for name, job in workflow["jobs"].items():
-            assert "timeout-minutes" in job
-            writes = {scope for scope, access in job["permissions"].items() if access == "write"}
-            of_strangers = "pull_request" in workflow[True]  # YAML 1.1 reads `on` as true
-            allowed = set() if of_strangers else MAY_WRITE.get((path.name, name), set())
-            assert writes == allowed, f"{path.name}: {name}"
+    assert not [path for path in WORKFLOWS if "secrets." in path.read_text()]
+    for place, job in JOBS.items():
+        assert "timeout-minutes" in job
+        writes = {scope for scope, access in job["permissions"].items() if access == "write"}
+        of_strangers = "pull_request" in LOADED[place[0]][True]  # YAML 1.1 reads `on` as true
+        assert writes == (set() if of_strangers else MAY_WRITE.get(place, set())), place
 
 
 def test_actions_have_one_version_everywhere_which_a_comment_names():
@@ -57,23 +53,21 @@ def test_actions_have_one_version_everywhere_which_a_comment_names():
 
 def test_who_needs_the_history_has_it():
     """`make site` orders results by commit, the gate needs the merge base, asv the new commits."""
-    for path in WORKFLOWS:
-        for name, job in load(path)["jobs"].items():
-            text = " ".join(step.get("run", "") for step in job["steps"])
-            if re.search(r"make site|-m perfgate --base|record\.sh", text):
-                assert job["steps"][0]["with"]["fetch-depth"] == 0, f"{path.name}: {name}"
+    for place, job in JOBS.items():
+        text = " ".join(step.get("run", "") for step in job["steps"])
+        if re.search(r"make site|-m perfgate --base|record\.sh", text):
+            assert job["steps"][0]["with"]["fetch-depth"] == 0, place
 
 
 def test_the_gates_job_ends_as_the_gate_does_and_the_comment_follows_it():
-    gate = load("perf-gate.yml")
+    gate = LOADED["perf-gate.yml"]
     steps = gate["jobs"]["gate"]["steps"]
     step = next(each for each in steps if "-m perfgate" in each.get("run", ""))
     assert step["run"].endswith('| tee -a "$GITHUB_STEP_SUMMARY"')
     assert step["shell"] == "bash"  # which GitHub starts with -o pipefail
     # What one push of a pull request saves reaches no later run.
     assert not [each for each in steps if "cache" in str(each.get("uses"))]
-    followed = load("perf-comment.yml")[True]["workflow_run"]["workflows"]
-    assert followed == [gate["name"]]
+    assert LOADED["perf-comment.yml"][True]["workflow_run"]["workflows"] == [gate["name"]]
 
 
 def test_make_gate_says_which_exit_code_it_hides(tmp_path):
@@ -86,13 +80,16 @@ def test_make_gate_says_which_exit_code_it_hides(tmp_path):
     python.chmod(0o755)
     (tmp_path / ".venv" / "place").write_text(f"{tmp_path.resolve()}\n")
     (tmp_path / ".venv" / "bench.stamp").touch()
-    done = run("make", "gate", "BASE=HEAD", cwd=tmp_path, code=2, **without_make())
+    # What a `make` that runs the tests sets, such as its targets and ARGS, would reach this one.
+    own = re.compile("(ARGS|BASE|DOCS)$|MAKE|MFLAGS|GNUMAKE")
+    outer = {name: None for name in os.environ if own.match(name)}
+    done = run("make", "gate", "BASE=HEAD", cwd=tmp_path, code=2, **outer)
     assert "# Gate: -m perfgate --base HEAD" in done.stdout
     assert "The gate's exit code is 3. Make turns it into 2" in done.stderr
 
 
 def test_no_push_cancels_the_weekly_run_and_pages_wait_for_no_measurement():
-    benchmarks, pages = (load(f"{name}.yml") for name in ("benchmarks", "pages"))
+    benchmarks, pages = LOADED["benchmarks.yml"], LOADED["pages.yml"]
     *_, weekly = [each["cron"] for each in benchmarks[True]["schedule"]]
     group = benchmarks["concurrency"]["group"]
     assert f"github.event.schedule == '{weekly}' && 'weekly' || 'commits'" in group
@@ -103,8 +100,8 @@ def test_no_push_cancels_the_weekly_run_and_pages_wait_for_no_measurement():
 
 
 def test_the_tests_run_on_the_oldest_and_the_newest_python():
-    matrix = load("tests.yml")["jobs"]["test"]["strategy"]["matrix"]
-    pythons = [row["python"] for row in matrix["include"] if row["target"] == "test"]
+    rows = JOBS["tests.yml", "test"]["strategy"]["matrix"]["include"]
+    pythons = [row["python"] for row in rows if row["target"] == "test"]
     project = (ROOT / "pyproject.toml").read_text()
     oldest = re.search(r'requires-python = ">=(3\.\d+)', project)
     newest = re.findall(r"Programming Language :: Python :: (3\.\d+)", project)
@@ -115,7 +112,7 @@ def test_the_tests_run_on_the_oldest_and_the_newest_python():
 def test_a_job_has_time_for_all_its_parts():
     """GitHub keeps nothing of a job that it stops, so each part has to stop before."""
     found = 0
-    for job in (load("benchmarks.yml")["jobs"] | load("pages.yml")["jobs"]).values():
+    for job in RESULTS.values():
         lines = [step["run"].split() for step in job["steps"] if "run" in step]
         limits_s = [int(words[2]) for words in lines if words[0] == "ci/part.sh"]
         assert sum(limits_s) <= (job["timeout-minutes"] - 10) * 60
@@ -124,12 +121,11 @@ def test_a_job_has_time_for_all_its_parts():
 
 
 def test_results_are_added_to_branches_and_come_back_to_the_folders_they_were_stored_from():
-    jobs = load("benchmarks.yml")["jobs"] | load("pages.yml")["jobs"]
-    given = {name: [step.get("with", {}) for step in job["steps"]] for name, job in jobs.items()}
+    given = {name: [step.get("with", {}) for step in job["steps"]] for name, job in RESULTS.items()}
     stored = {each["branch"]: each for each in given["store"] if "branch" in each}
     assert not any(each["clean"] or each["force"] for each in stored.values())
     # Two that make the branches at once could not be merged.
-    assert jobs["store"]["concurrency"] == {"group": "store"}
+    assert RESULTS["store"]["concurrency"] == {"group": "store"}
     for name in ("measure", "suites", "site"):
         fetched = {each["ref"]: each["path"] for each in given[name] if "ref" in each}
         assert fetched
