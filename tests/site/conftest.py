@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from published_results import BUILT, PUBLISHED, ROOT
+from published_results import PUBLISHED, ROOT, build
 
-from ci.site.build import publish
 from made_up_results import history, write_asv
 from tests.child_processes import python
 
@@ -17,18 +16,14 @@ LAST_RESORT_MS = 1_200_000  # a limit for what hangs: no test may depend on how 
 
 
 @pytest.fixture(scope="session")
-def repository(tmp_path_factory) -> Path:
-    """A repository that shows libraries as ours does, and has no commits."""
-    folder = tmp_path_factory.mktemp("repository")
+def site(tmp_path_factory) -> Path:
+    """The site of our published results, a run of our own, and a history with three setups.
+
+    Its repository shows libraries as ours does, and has no commits.
+    """
+    folder = tmp_path_factory.mktemp("site with a space")
     (folder / "benchmarks").mkdir()
     shutil.copy(ROOT / "benchmarks" / "libraries.toml", folder / "benchmarks")
-    return folder
-
-
-@pytest.fixture(scope="session")
-def site(tmp_path_factory, repository) -> Path:
-    """The site of our published results, a run of our own, and a history with three setups."""
-    folder = tmp_path_factory.mktemp("site with a space")
     without_history = shutil.ignore_patterns("asv")
     shutil.copytree(PUBLISHED, folder / "results" / "published", ignore=without_history)
     write_asv(
@@ -42,8 +37,7 @@ def site(tmp_path_factory, repository) -> Path:
     for ending in (".csv", "_samples.json"):
         mine = folder / "results" / "csv" / f"mine{ending}"
         shutil.copyfile(PUBLISHED / f"throughput_snake_cpu{ending}", mine)
-    publish(folder / "results", folder / "site", BUILT, repository=repository)
-    return folder / "site"
+    return build(folder)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,16 @@ BUILT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MEASURED = datetime(2026, 11, 20, 12, tzinfo=UTC)  # what `write_runs` writes
 
 
-def build(folder: Path, built: datetime = BUILT, **options: Any) -> Path:
-    """Build the site of the results in a folder, which is the repository too, and return it."""
+def build(
+    folder: Path,
+    files: Mapping[str, str] | None = None,
+    built: datetime = BUILT,
+    **options: Any,
+) -> Path:
+    """Write files of a repository, build the site of its folder `results`, and return it."""
+    for name, content in (files or {}).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content, encoding="utf-8")
     publish(folder / "results", folder / "site", built, **({"repository": folder} | options))
     return folder / "site"
 

@@ -71,16 +71,14 @@ def test_the_graph_draws_and_a_hidden_line_leaves_the_others_their_colours(site,
 
 @pytest.mark.slow
 def test_the_graph_never_mixes_kinds_of_rate_and_reads_out_what_is_pointed_at(tmp_path, visit):
-    folder = tmp_path / "results" / "published"
-    folder.mkdir(parents=True)
     rows = [
         f"comparison,mine,maze,{agent},{size},{rate},ok,abcdef1,20261121T082729Z,cpu"
         for agent, rate in (("random", 1e6), ("mlp-64-64", 1e3), ("ppo", 10))
         for size in (1, 100)
     ]
     names = "suite,library,env,agent,num_envs,steps_per_s,status,commit,timestamp,device"
-    (folder / "mine.csv").write_text("\n".join([names, *rows]) + "\n")
-    visit.open(build(tmp_path) / "index.html").drawn()
+    table = "\n".join([names, *rows, ""])
+    visit.open(build(tmp_path, {"results/published/mine.csv": table}) / "index.html").drawn()
     readout, rates = visit.page.locator("#scaling .readout"), visit.page.get_by_label("rate")
     assert rates.locator("option:disabled").all_inner_texts() == [
         "policy network 1,024 × 1,024: not measured yet"  # noqa: RUF001

@@ -61,14 +61,11 @@ def test_what_is_left_out_is_listed_and_the_rest_is_shown(tmp_path):
 
 
 def test_the_documented_columns_are_enough(tmp_path):
-    folder = tmp_path / "results" / "csv"
-    folder.mkdir(parents=True)
-    (folder / "mine.csv").write_text(
-        "suite,library,env,num_envs,steps_per_s,status,commit,timestamp\n"
-        "throughput,mine,maze,100,1e6,ok,abcdef1,20261121T082729Z\n"
-        "throughput,mine,maze,1000,2e6,ok,abcdef1,20261121T082729Z\n"
-        "throughput,other,maze,100,,missing,abcdef1,20261121T082729Z\n"
-    )
-    site = build(tmp_path)
+    rows = """suite,library,env,num_envs,steps_per_s,status,commit,timestamp
+throughput,mine,maze,100,1e6,ok,abcdef1,20261121T082729Z
+throughput,mine,maze,1000,2e6,ok,abcdef1,20261121T082729Z
+throughput,other,maze,100,,missing,abcdef1,20261121T082729Z
+"""
+    site = build(tmp_path, {"results/csv/mine.csv": rows})
     assert "maze" in read(site, "index.html")
     assert "<td>missing</td>" in read(site, "comparison.html")

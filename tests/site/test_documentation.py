@@ -8,11 +8,11 @@ import pytest
 
 import myriad
 
+pytestmark = pytest.mark.long
 ROOT = Path(__file__).resolve().parents[2]
 SIGNATURE = re.compile(r'<dt class="sig sig-object py" id="([^"]+)">(.*?)</dt>', re.DOTALL)
 
 
-@pytest.mark.long
 def test_every_page_is_built_and_leads_to_no_raw_markdown(pages):
     for page in (ROOT / "docs").rglob("*.*"):
         if page.suffix in (".md", ".ipynb"):
@@ -23,7 +23,6 @@ def test_every_page_is_built_and_leads_to_no_raw_markdown(pages):
         assert not found, page
 
 
-@pytest.mark.long
 def test_the_reference_shows_every_public_name_in_a_short_signature_with_an_example(pages):
     of_classes = sorted((pages / "api").glob("*.html"))
     assert len(of_classes) > 20
@@ -40,7 +39,6 @@ def test_the_reference_shows_every_public_name_in_a_short_signature_with_an_exam
         assert ">>>" in inspect.getdoc(getattr(myriad, name)), name
 
 
-@pytest.mark.long
 def test_a_page_says_how_old_its_figures_are(pages):
     text = (pages / "gpu.html").read_text()
     assert re.search(r"2026-11-26, [\d,]+ commits to the code ago", text)

@@ -3,7 +3,6 @@
 import os
 import re
 import tomllib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,26 +17,20 @@ from perfgate.history.asv_results import read_archive
 from perfgate.history.benchmark_history import histories
 from tests.child_processes import run
 
+CONFIG, LIBRARIES = "asv.conf.json", "benchmarks/libraries.toml"
 # A library that is run in other ways has more names.
-OURS = tomllib.loads((ROOT / "benchmarks" / "libraries.toml").read_text()).keys()
+OURS = tomllib.loads((ROOT / LIBRARIES).read_text()).keys()
 OUR_NAMES = re.compile(
     "|".join([*OURS, "cartpole", "pendulum", "snake", "bucket", "gene.circ"]), re.IGNORECASE
 )
 
 
-def write_libraries(repository: Path, text: str) -> None:
-    (repository / "benchmarks").mkdir(exist_ok=True)
-    (repository / "benchmarks" / "libraries.toml").write_text(text)
-
-
 def test_the_site_of_another_repository_names_nothing_of_ours_and_a_limit_is_no_rival(tmp_path):
-    (tmp_path / "asv.conf.json").write_text('{"project": "treesort"}  // asv allows comments')
-    write_libraries(
-        tmp_path, "[treesort]\nours = true\n[heapq]\n[loop]\nlabel = 'a bare loop'\nlimit = true"
-    )
+    config = '{"project": "treesort"}  // asv allows comments'
+    loop = "[heapq]\n[loop]\nlabel = 'a bare loop'\nlimit = true"
     write_runs(tmp_path / "results" / "csv", loop=0.05)
     write_asv(tmp_path / "results" / "asv", history(3, 2, 40), workloads=("oak", "elm"))
-    site = build(tmp_path)
+    site = build(tmp_path, {CONFIG: config, LIBRARIES: f"[treesort]\nours = true\n{loop}"})
     index = read(site, "index.html")
     assert "<title>treesort, measured</title>" in index
     assert "<h1>treesort is 4.0 times as fast as heapq: forest, random actions, CPU.</h1>" in index
@@ -52,27 +45,58 @@ def test_the_site_of_another_repository_names_nothing_of_ours_and_a_limit_is_no_
         assert found is None, f"{path}: {found}"
 
 
-def test_a_faster_peer_comes_first_and_an_absent_one_has_its_reason(tmp_path):
-    write_libraries(tmp_path, "[treesort]\nours = true")
-    write_runs(tmp_path / "results" / "csv", seconds=(0.8,) * 9, slow=1.6)
-    site = build(tmp_path)
+GUIDES = ("index", "environments", "gpu")
+PUBLISHED = {
+    LIBRARIES: "[treesort]\nours = true",
+    "ci/accepted.toml": """[[accepted]]
+        benchmark = "x"
+        metric = "time"
+        ratio = 1.2
+        reason = "exact sums"
+        expires = 2020-01-31
+    """,
+    "results/html/index.html": "<!doctype html><title>asv</title>",
+    "results/published/gate_runs.csv": "other core,found,rate\nidle,12.5%,0.0123456\n",
+    "results/published/mutants.csv": """\
+mutant,wanted,exit_code,cause_named,kept,worst,others,commit,date
+a-comment,0,3,False,False,1.149,0.85,0123abcd,2026-11-20
+""",
+}
+
+
+def test_all_that_a_repository_publishes_is_shown(tmp_path):
+    write_runs(tmp_path / "results" / "published", seconds=(0.8,) * 9, slow=1.6)
+    guides = {f"built/{name}.html": "" for name in GUIDES}
+    site = build(tmp_path, PUBLISHED | guides, docs=tmp_path / "built")
+    # a faster peer comes first, and an absent one has its reason
     index = read(site, "index.html")
     assert "<h1>treesort is 0.50 times as fast as heapq, the fastest of 2 other libraries" in index
     assert "Where it loses:</strong> Slower in" in index
     assert index.index('scope="row" class="wrap">heapq') < index.index('class="wrap">slow')
     assert "pip install bisect" in read(site, "comparison.html")
+    assert all(f'href="docs/{name}.html' in index for name in GUIDES)
+    assert (site / "docs" / "index.html").is_file()
+    assert (site / "history" / "index.html").is_file()
+    changes = read(site, "changes.html")
+    assert "exact sums" in changes
+    assert "2020-01-31, expired" in changes
+    noise = read(site, "noise.html")
+    for shown in (
+        *("0.012346", "12.5%", "a comment", ">15%<", ">0.85<", ">0123abcd</code>"),
+        "0 of 0 harmful changes failed with their cause named, and 0 of 1 harmless ones passed.",
+        "None of these failed.",
+    ):
+        assert shown in noise
 
 
 def test_a_declaration_gives_label_colour_marker_note_and_variants(tmp_path):
-    write_libraries(
-        tmp_path,
-        """
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / LIBRARIES).write_text("""
         heapq = {label = "heapq (C)", color = "#123456", marker = "x", note = "another algorithm"}
         treesort = {ours = true, label = "Treesort"}
         treesort-debug = {runs = "treesort"}
         bisect-loop = {package = "bisect"}
-        """,
-    )
+    """)
     project = read_project(tmp_path, ["bisect", "heapq"])
     assert (project.title, project.ours) == ("Treesort", "treesort")
     order = ["treesort", "heapq", "treesort-debug", "bisect-loop", "bisect"]
@@ -92,18 +116,24 @@ def test_without_any_declaration_the_package_s_name_says_which_library_is_ours(t
 
 
 @pytest.mark.parametrize(
-    ("more", "address"),
+    ("more", "commits", "guides"),
     [
-        ('"repo": "https://git.example/me/trees.git"', "https://git.example/me/trees/commit/"),
-        ('"show_commit_url": "https://git.example/c/"', "https://git.example/c/"),
-        ('"show_commit_url": "javascript:alert(1)//"', ""),
+        ('"repo": "https://a.org/b.git"', "https://a.org/b/commit/", "https://a.org/b/blob/HEAD/"),
+        ('"show_commit_url": "https://git.example/c/"', "https://git.example/c/", ""),
+        ('"show_commit_url": "javascript:alert(1)//"', "", ""),
     ],
 )
-def test_commits_link_to_the_repository_that_the_configuration_names(tmp_path, more, address):
-    (tmp_path / "asv.conf.json").write_text(f'{{"project": "treesort", {more}}}')
+def test_commits_and_sources_of_pages_are_where_the_configuration_says(
+    tmp_path, more, commits, guides
+):
     write_runs(tmp_path / "results" / "csv")
-    links = re.findall(r'<a href="([^"]+)"><code class="hash"', read(build(tmp_path), "index.html"))
-    assert set(links) == ({address + "0" * 40} if address else set())
+    files = {CONFIG: f'{{"project": "treesort", {more}}}'}
+    files |= {f"docs/{name}.md": "" for name in GUIDES}
+    index = read(build(tmp_path, files, docs=tmp_path / "built"), "index.html")
+    links = re.findall(r'<a href="([^"]+)"><code class="hash"', index)
+    assert set(links) == ({commits + "0" * 40} if commits else set())
+    found = set(re.findall(r'href="([^"]+\.md)"', index))
+    assert found == ({f"{guides}docs/{name}.md" for name in GUIDES} if guides else set())
 
 
 def test_what_was_measured_on_uncommitted_changes_is_never_published(tmp_path):
@@ -116,9 +146,8 @@ def test_what_was_measured_on_uncommitted_changes_is_never_published(tmp_path):
 
 
 def test_own_runs_have_a_page_and_change_no_other(tmp_path):
-    (tmp_path / "asv.conf.json").write_text('{"project": "treesort"}')
     write_runs(tmp_path / "results" / "published")
-    site = build(tmp_path)
+    site = build(tmp_path, {CONFIG: '{"project": "treesort"}'})
     before = {name: read(site, name) for name, _ in PAGES}
     assert "own.html" not in before["index.html"]  # an empty page is not in the navigation
     write_runs(tmp_path / "results" / "csv", seconds=(0.1, *[0.2, 0.8] * 4))
@@ -185,11 +214,9 @@ def test_the_bisection_on_a_page_finds_the_commit(workloads, tmp_path):
 def test_the_history_is_that_of_the_configured_branch_and_says_what_it_left_out(tmp_path):
     root = tmp_path / "repository"
     commit_files(root, ["code.py"], "develop")
-    (root / "asv.conf.json").write_text(
-        '{"project": "p", "branches": ["develop"], "results_dir": ".perf"}'
-    )
     write_asv(root / ".perf", history(1, 1, 12), workloads=("oak",))
-    site = build(root)
+    config = '{"project": "p", "branches": ["develop"], "results_dir": ".perf"}'
+    site = build(root, {CONFIG: config})
     sentence = "because they are not on the branch develop: 12 of 12 measured commits."
     nothing = "The history of develop over its commits: not measured yet. Left out,"
     assert f"{nothing} {sentence}" in read(site, "index.html")
