@@ -4,7 +4,9 @@ The series' colours are those of Okabe and Ito, then Tol's muted ones. Readers w
 colour blindness can tell them apart. Dashes and markers tell them apart in grey.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 # Each has a lighter shade for the dark page.
 COLOURS = (
@@ -50,20 +52,20 @@ class Style:
         return MARKERS.get(self.marker, MARKERS["o"])
 
 
-def style(
-    place: int, *, colour: str = "", dark: str = "", marker: str = "", line: str = ""
-) -> Style:
+def style(place: int, chosen: Mapping[str, str] = MappingProxyType({})) -> Style:
     """Return the look of the series at `place`; the first is solid and the others are dashed.
 
     Args:
         place: where the series stands in the legend, from 0.
-        colour: `#RRGGBB`, instead of the palette's colour.
-        dark: `#RRGGBB` on the dark page, instead of the given colour or the palette's shade.
-        marker: one of matplotlib's markers, instead of the palette's marker.
-        line: one of matplotlib's styles of a line, instead of the palette's dashes.
+        chosen: what libraries.toml says instead of the palette: `color` and `dark_color`
+            (`#RRGGBB`), and `marker` and `line` in matplotlib's words.
     """
     at = place % len(COLOURS)
     dash = "" if place == 0 else _DASHES[(place - 1) % len(_DASHES)]
-    shape = marker or list(MARKERS)[place % len(MARKERS)]
-    light, on_dark = colour or COLOURS[at], dark or colour or _ON_DARK[at]
-    return Style(light, on_dark, _DASH_OF.get(line, dash), shape)
+    colour = chosen.get("color")
+    return Style(
+        light=colour or COLOURS[at],
+        dark=chosen.get("dark_color") or colour or _ON_DARK[at],
+        dash=_DASH_OF.get(chosen.get("line", ""), dash),
+        marker=chosen.get("marker") or list(MARKERS)[place % len(MARKERS)],
+    )

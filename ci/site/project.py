@@ -75,6 +75,7 @@ def read_project(root: Path, measured: Iterable[str]) -> Project:
     """
     config = root / "asv.conf.json"
     asv = read_config(config, root) if config.is_file() else None
+    settings = asv.settings if asv else {}
     pyproject_file = root / "pyproject.toml"
     tables = read_toml(pyproject_file) if pyproject_file.is_file() else {}
     pyproject = tables.get("project", {})
@@ -86,29 +87,22 @@ def read_project(root: Path, measured: Iterable[str]) -> Project:
         # As package indexes compare names.
         alike = {each.lower().replace("_", "-"): each for each in sorted(measured)}
         ours = alike.get(name.lower().replace("_", "-"), "")
-    libraries = _libraries(declared, ours, measured)
-    title = libraries[ours].label if ours in declared else name
-    address = _commit_url(asv.settings) if asv else ""
     package = ours.replace("-", "_")
-    code = package if package and (root / package).is_dir() else "."
-    repo = _repo_url(asv.settings) if asv else ""
+    repo = _web(str(settings.get("repo") or "").rstrip("/").removesuffix(".git"))
     folder = f"{repo}/blob/HEAD/" if repo else ""
-    pages = (root / "docs").glob("*.md")
-    guides = {page.stem: f"{folder}docs/{page.name}" for page in pages}
-    return Project(title, ours, libraries, suite.as_posix(), address, code, guides)
+    return Project(
+        title=declared[ours].get("label", ours) if ours in declared else name,
+        ours=ours,
+        libraries=_libraries(declared, ours, measured),
+        suite=suite.as_posix(),
+        commit_url=_web(str(settings.get("show_commit_url") or (repo and f"{repo}/commit/"))),
+        code=package if package and (root / package).is_dir() else ".",
+        guides={page.stem: f"{folder}docs/{page.name}" for page in (root / "docs").glob("*.md")},
+    )
 
 
-def _repo_url(settings: Mapping[str, Any]) -> str:
-    """Return the web address of the repository that asv.conf.json names, "" if it has none."""
-    repo = str(settings.get("repo") or "").rstrip("/").removesuffix(".git")
-    return repo if re.match("https?://", repo) else ""
-
-
-def _commit_url(settings: Mapping[str, Any]) -> str:
-    """Return the address of commits, which asv.conf.json names itself or by its repository."""
-    address = str(settings.get("show_commit_url") or "")
-    if not address and (repo := _repo_url(settings)):
-        address = f"{repo}/commit/"
+def _web(address: str) -> str:
+    """Return an address of the web, and "" for any other, such as a script."""
     return address if re.match("https?://", address) else ""
 
 
@@ -131,21 +125,17 @@ def _libraries(
     """Return ours, then the declared libraries in their order, then the others by name."""
     others = sorted(set(measured) - set(declared))
     names = dict.fromkeys([*filter(None, [ours]), *declared, *others])
-    # The first place is ours, also where nothing says which library that is.
-    first = 0 if ours else 1
     found = {}
-    for place, name in enumerate(names, first):
+    # The first place is ours, also where nothing says which library that is.
+    for place, name in enumerate(names, 0 if ours else 1):
         table = declared.get(name, {})
-        look = style(
-            place,
-            colour=table.get("color", ""),
-            dark=table.get("dark_color", ""),
-            marker=table.get("marker", ""),
-            line=table.get("line", ""),
+        found[name] = Library(
+            name,
+            label=table.get("label", name),
+            style=style(place, table),
+            note=table.get("note", ""),
+            variant_of=table.get("runs", ""),
+            is_limit=bool(table.get("limit", False)),
+            package=table.get("package", name),
         )
-        note = table.get("note", "")
-        label = table.get("label", name)
-        is_limit = bool(table.get("limit", False))
-        package = table.get("package", name)
-        found[name] = Library(name, label, look, note, table.get("runs", ""), is_limit, package)
     return found

@@ -39,24 +39,6 @@ UNSEEN = Path(__file__).with_name("unseen.toml")
 ORDINARY = Path(__file__).with_name("ordinary.toml")
 
 
-def rows_of(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a CSV file, none if there is no file."""
-    if not path.is_file():
-        return []
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def add_row(path: Path, new: dict[str, object]) -> None:
-    """Append a row. A reader finds all of it or nothing."""
-    rows = [*rows_of(path), new]
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, list(rows[0]))
-    writer.writeheader()
-    writer.writerows(rows)
-    replace_text(path, text.getvalue())
-
-
 @dataclass(frozen=True)
 class Mutant:
     """One change, and the verdict that the gate must give; see mutants.toml."""
@@ -185,21 +167,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     name = "gate_runs" if options.plain else file.stem
     options.output = options.output or ROOT / "results" / "csv" / f"{name}.csv"
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    known = {
-        row["mutant"]
-        for row in rows_of(options.output)
-        if row.get("busy", "0") == str(options.busy)
-    }
+    saved = options.output.read_text("utf-8") if options.output.is_file() else ""
+    rows = list(csv.DictReader(io.StringIO(saved, newline="")))
+    known = {row["mutant"] for row in rows if row.get("busy", "0") == str(options.busy)}
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         root = Path(folder) / "myriad"
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(root)], check=True)
         for mutant in mutants(file):
             if mutant.name in known or (options.names and mutant.name not in options.names):
                 continue
-            row = judge(mutant, root, is_plain=options.plain, busy=options.busy)
-            add_row(options.output, row)
-            print("kept  " if row["kept"] else "MISSED", *list(row.values())[:-3], flush=True)
-    rows = rows_of(options.output)
+            found = judge(mutant, root, is_plain=options.plain, busy=options.busy)
+            rows.append({name: str(value) for name, value in found.items()})
+            text = io.StringIO(newline="")
+            writer = csv.DictWriter(text, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+            replace_text(options.output, text.getvalue())  # a reader finds all of it or nothing
+            print("kept  " if found["kept"] else "MISSED", *list(found.values())[:-3], flush=True)
     harmful = [row for row in rows if row["wanted"] == "1"]
     found = sum(row["exit_code"] == "1" for row in harmful)
     named = sum(row["kept"] == "True" for row in harmful)
