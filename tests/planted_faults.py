@@ -26,28 +26,6 @@ def planted_faults() -> dict[str, dict[str, Any]]:
     return tomllib.loads((ROOT / "tests" / "planted_faults.toml").read_text(encoding="utf-8"))
 
 
-def caught_by(tests: list[str], copy: Path) -> str | None:
-    """Return the first of these tests that fails in a copy of the repository, or None.
-
-    Raises:
-        RuntimeError: pytest could not run the tests.
-    """
-    # The copy goes before the installed checkout, in the processes that tests start, too.
-    imported_from = os.pathsep.join([str(copy), str(copy / "ci" / "gate")])
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", *tests],
-        cwd=copy,
-        env=os.environ | {"PYTHONPATH": imported_from},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode not in (0, 1):
-        raise RuntimeError(f"pytest exited with {done.returncode}:\n{done.stdout}")
-    found = _FIRST_FAILURE.search(done.stdout)
-    return found[1] if done.returncode and found else None
-
-
 def main() -> int:
     """Plant the faults, print which test caught each, and return 1 if one was missed."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
@@ -60,16 +38,28 @@ def main() -> int:
         for name in filter(None, tracked.split("\0")):
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, copy / name)
+        # The copy goes before the installed checkout, in the processes that tests start, too.
+        imported_from = os.pathsep.join([str(copy), str(copy / "ci" / "gate")])
         for name, fault in planted_faults().items():
-            if fault["file"].startswith(places):
-                path = copy / fault["file"]
-                whole = path.read_text(encoding="utf-8")
-                path.write_text(whole.replace(fault["old"], fault["new"]), encoding="utf-8")
-                print(f"{name:55} ", end="", flush=True)
-                test = caught_by(fault["tests"], copy)
-                print(test or "MISSED", flush=True)
-                missed += test is None
-                path.write_text(whole, encoding="utf-8")
+            if not fault["file"].startswith(places):
+                continue
+            path = copy / fault["file"]
+            whole = path.read_text(encoding="utf-8")
+            path.write_text(whole.replace(fault["old"], fault["new"]), encoding="utf-8")
+            done = subprocess.run(
+                [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", *fault["tests"]],
+                cwd=copy,
+                env=os.environ | {"PYTHONPATH": imported_from},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            path.write_text(whole, encoding="utf-8")
+            if done.returncode not in (0, 1):
+                raise RuntimeError(f"{name}: pytest ended with {done.returncode}:\n{done.stdout}")
+            found = _FIRST_FAILURE.search(done.stdout) if done.returncode else None
+            missed += found is None
+            print(f"{name:55} {found[1] if found else 'MISSED'}", flush=True)
     return 1 if missed else 0
 
 

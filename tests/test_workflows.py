@@ -1,8 +1,10 @@
 """The workflows are valid, have no known weakness, and run what also runs on a laptop."""
 
+import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -135,3 +137,21 @@ def test_results_are_added_to_branches_and_come_back_to_the_folders_they_were_st
     for name in ("measure", "suites"):
         paths = [each["path"].split() for each in given[name] if "retention-days" in each]
         assert os.path.commonpath(each.lstrip("!") for each in paths[0]) == place
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [("exit 0", ""), ("exit 3", "exit code 3"), ("sleep 60", "it took more than 0.2 seconds")],
+)
+def test_a_part_says_how_it_ended_and_keeps_the_day_of_its_last_success(command, reason, tmp_path):
+    (tmp_path / "ci").mkdir()
+    part = shutil.copy(ROOT / "ci" / "part.sh", tmp_path / "ci")
+    file = tmp_path / "results" / "csv" / "parts" / "one.json"
+    file.parent.mkdir(parents=True)
+    day = "2026-01-01T00:00:00+00:00"
+    file.write_text(json.dumps({"ended": day, "reason": "", "succeeded": day}))
+    limit_s = "0.2" if command == "sleep 60" else "60"
+    done = subprocess.run([part, "one", limit_s, "bash", "-c", command], check=False)
+    found = json.loads(file.read_text())
+    assert (done.returncode == 0, found["reason"]) == (not reason, reason)
+    assert (found["succeeded"] == day, found["ended"] > day) == (bool(reason), True)

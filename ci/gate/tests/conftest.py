@@ -9,6 +9,8 @@ from gate_repository import make_repository
 from perfgate.options import STOPPING
 from perfgate.source import environments
 
+collect_ignore_glob = ["fixtures/*"]  # material for tests, and none of it a test
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file():

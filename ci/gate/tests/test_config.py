@@ -72,6 +72,7 @@ SAME = (0.0, 0.001)
 FASTER = (-0.3, -0.301)
 NOISY = (0.3, -0.3, 0.25, -0.2)
 WIDE = (0.05, -0.05)  # neither slower nor surely below 1.04, and yet below 1.10
+JUST_SLOWER = (0.02, 0.021)  # surely slower, and yet let pass
 SLOWER = (0.3, 0.301, 0.299, 0.3, 0.3)  # two to suspect it and three to confirm it
 
 
@@ -236,9 +237,6 @@ def test_timing_gives_each_verdict(pairs, verdict, outcomes):
     found = [row, *(judged(timed(*pairs), each) for each in others)]
     assert row.verdict == verdict
     assert " ".join(each.outcome.name.lower() for each in found) == outcomes
-
-
-JUST_SLOWER = (0.02, 0.021)  # surely slower, and yet let pass
 
 
 def memory(argument, alias, output=1e6, temp=1e6):

@@ -36,9 +36,8 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def repository(repository):
-    """A project whose branch `topic` makes a benchmark slower that `main` and `v1.2` have."""
+def test_each_command_of_the_page_runs(repository):
+    # The branch `topic` makes a benchmark slower that `main` and `v1.2` have.
     (repository.root / "benchmarks" / "basics.py").unlink()
     table = json.dumps({"repo": "..", "benchmark_dir": ".", "project": "smallsum"})
     repository.commit({"benchmarks/sums.py": SUITE, "benchmarks/asv.conf.json": table})
@@ -51,10 +50,7 @@ def repository(repository):
     repository.write("smallsum/other.py", "")  # a change that no benchmark uses
     # the suite's own Python, which has nothing of the gate's
     run([sys.executable, "-m", "venv", "--without-pip", ".venv"], repository.root)
-    return repository
 
-
-def test_each_command_of_the_page_runs(repository):
     found = SHELL.findall(PAGE.read_text())
     lines = [line for mark, code in found if not mark for line in code.splitlines()]
     # What the page says of each, in its order.

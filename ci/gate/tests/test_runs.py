@@ -217,11 +217,9 @@ def test_a_slowdown_fails_with_its_ratio_and_cause_and_what_waits_is_a_row_of_th
         assert (work["class"], wait["class"]) == ("hot", "host")
 
 
-BUDGET = '[[budget]]\nbenchmark = "never"\nmetric = "seconds"\nceiling = 1\nunit = "s"\n'
-
-
 def test_documentation_runs_nothing_and_comments_need_no_timing(repository):
-    repository.commit({"gate.toml": RULES + BUDGET})
+    budget = '[[budget]]\nbenchmark = "never"\nmetric = "seconds"\nceiling = 1\nunit = "s"\n'
+    repository.commit({"gate.toml": RULES + budget})
     repository.write("docs/page.md", "# A page\n")
     run = repository.gate(0)
     assert run.rows == {}

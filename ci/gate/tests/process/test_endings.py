@@ -33,18 +33,6 @@ def time_endless():
 GATE = [sys.executable, "-m", "perfgate", "--base", "main", "--bench", "endless"]
 
 
-@pytest.fixture
-def pipe(repository, tmp_path):
-    """The end to read of a named pipe that an endless benchmark writes to."""
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    repository.git("switch", "--quiet", "--create", "topic")
-    repository.commit({"benchmarks/endless.py": ENDLESS.format(pipe=str(path))})
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    yield descriptor
-    os.close(descriptor)
-
-
 def read(pipe):
     """Return what benchmarks write. It is empty once nobody holds the pipe open any more."""
     readable, _, _ = select.select([pipe], [], [], LAST_RESORT_S)
@@ -65,7 +53,12 @@ def read(pipe):
         pytest.param(signal.SIGQUIT, -signal.SIGQUIT, id="SIGQUIT", marks=pytest.mark.long),
     ],
 )
-def test_a_signal_to_the_gate_ends_all_that_its_workers_started(repository, pipe, number, code):
+def test_a_signal_to_the_gate_ends_all_that_its_workers_started(repository, number, code):
+    path = repository.root.parent / "pipe"
+    os.mkfifo(path)
+    repository.git("switch", "--quiet", "--create", "topic")
+    repository.commit({"benchmarks/endless.py": ENDLESS.format(pipe=str(path))})
+    pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     gate = subprocess.Popen(
         GATE,
         cwd=repository.root,
@@ -82,6 +75,7 @@ def test_a_signal_to_the_gate_ends_all_that_its_workers_started(repository, pipe
                 pass
         finally:
             gate.kill()
+            os.close(pipe)
     report = json.loads((repository.root / ".asv/gate/gate.json").read_text())
     assert report["headline"] == "COULD NOT TELL: 1 not reached; 1 benchmark in all"
     if code == 130:

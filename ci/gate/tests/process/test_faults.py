@@ -2,8 +2,6 @@
 
 import pytest
 
-from gate_repository import make_repository
-
 # What a benchmark does, and what the gate says of it.
 FAULTS = {
     "def time_hangs": ("time.sleep(3600)", "no answer within 1 s; if it needs longer, raise its"),
@@ -87,19 +85,13 @@ REASONS = {define.split()[-1]: reason for define, (_, reason) in FAULTS.items()}
 }
 
 
-@pytest.fixture(scope="module")
-def repository(tmp_path_factory):
-    repository = make_repository(tmp_path_factory.mktemp("faults"))
+@pytest.mark.slow
+def test_a_fault_is_reported_with_its_cause_and_the_rest_gets_its_verdict(repository):
     shadows = {f"{name}.py": "OWN = True\n" for name in SHADOWS}
     repository.commit(shadows | {"benchmarks/trouble.py": f"BEFORE = 1\n{TROUBLE}"})
     # Head's suite differs: what it left alone, and was broken before, would not hold it up.
     repository.git("switch", "--quiet", "--create", "topic")
     repository.commit({"benchmarks/trouble.py": TROUBLE})
-    return repository
-
-
-@pytest.mark.slow
-def test_a_fault_is_reported_with_its_cause_and_the_rest_gets_its_verdict(repository):
     run = repository.gate(3, "--bench", "^trouble", "--seed", "1", "--time-identical")
     verdicts = run.verdicts()
     for name, reason in REASONS.items():
@@ -158,8 +150,6 @@ def test_a_hang_on_head_alone_is_slower_and_a_skip_keeps_its_words(repository):
     repository.accept("alone.time_loops", "--reason", "rare", "--expires", "2999-01-31")
     run = repository.count(3, "alone", base="HEAD")
     assert run.verdicts()["alone.time_loops"] == "slower, accepted"
-    repository.git("checkout", "--quiet", "smallsum")
-    (repository.root / "accepted.toml").unlink()
 
 
 def test_a_package_imported_from_elsewhere_is_refused(repository, tmp_path):
@@ -167,6 +157,5 @@ def test_a_package_imported_from_elsewhere_is_refused(repository, tmp_path):
     elsewhere = f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nimport smallsum\n"
     repository.write("benchmarks/__init__.py", elsewhere)
     run = repository.gate(3, "--no-timing")
-    repository.git("checkout", "--quiet", "benchmarks")
     assert "smallsum was imported from " in run.err
     assert ", which is not in its checkout; if the package lies in a subfolder" in run.err

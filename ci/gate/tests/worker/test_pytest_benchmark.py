@@ -201,12 +201,10 @@ def test_a_file_that_the_base_lacks_or_cannot_import_is_told_from_one_that_it_ha
     assert found == {"test_new.test_new": "gone", "test_new.test_more": "new"}
 
 
-SETTING = "import smallsum\n\nsmallsum.SIZE = 10\n"  # a plugin that `-p` loads
-SIZED = "import smallsum\n\n\ndef test_sized(benchmark):\n    benchmark(range, smallsum.SIZE)\n"
-
-
 def test_arguments_for_pytest_reach_its_listing_and_its_runs(repository):
-    repository.commit({"setting.py": SETTING, "tests/test_sized.py": SIZED})
+    setting = "import smallsum\n\nsmallsum.SIZE = 10\n"  # a plugin that `-p` loads
+    sized = "import smallsum\n\n\ndef test_sized(benchmark):\n    benchmark(range, smallsum.SIZE)\n"
+    repository.commit({"setting.py": setting, "tests/test_sized.py": sized})
     repository.write("smallsum/data.txt", "1")
     words = ("--pytest-benchmark", "tests", "--pytest-args", "-p setting -k 'sized or insert'")
     found = repository.count(0, "", *words, base="HEAD")

@@ -32,26 +32,8 @@ FILES = {
     "module.py": "",
     "removed.py": "import sys, types\nsys.modules[__name__] = types.SimpleNamespace()\n",
     "data/values.txt": "1\n",
+    "../elsewhere.py": "",
 }
-
-
-@pytest.fixture
-def seen_by(tmp_path):
-    """Return the files that a worker has seen after it ran some code, and if a process has run."""
-    root = tmp_path / "checkout"
-    for name, text in {**FILES, "../elsewhere.py": ""}.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    (root / "link.txt").symlink_to("data/values.txt")
-
-    def seen(act, folder=root):
-        program = PROGRAM.format(root=str(folder), act=act)
-        command = [sys.executable, "-c", program]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
-        names, has_run = json.loads(done.stdout.replace(str(tmp_path.resolve()), ""))
-        return [name for name in names if "/perfgate/" not in name], has_run
-
-    return seen
 
 
 @pytest.mark.parametrize(
@@ -81,6 +63,15 @@ def seen_by(tmp_path):
     ],
 )
 def test_what_is_imported_or_opened_and_whether_another_process_has_run_is_known(
-    seen_by, act, used, has_run
+    tmp_path, act, used, has_run
 ):
-    assert seen_by(act) == (used, has_run)
+    root = tmp_path / "checkout"
+    for name, text in FILES.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    (root / "link.txt").symlink_to("data/values.txt")
+    command = [sys.executable, "-c", PROGRAM.format(root=str(root), act=act)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    names, found = json.loads(done.stdout.replace(str(tmp_path.resolve()), ""))
+    assert [name for name in names if "/perfgate/" not in name] == used
+    assert found == has_run
