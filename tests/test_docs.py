@@ -277,15 +277,6 @@ def test_a_table_names_what_a_registry_has(page, heading, registry):
     assert named == registry._built_in  # and what no other test has registered
 
 
-def taught(code):
-    """Yield the names of Myriad that a Python block imports, or calls as `myriad.timing.timed`."""
-    for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("myriad"):
-            yield from (f"{node.module}.{each.name}" for each in node.names)
-        elif re.fullmatch(r"myriad(\.\w+)+", ast.unparse(node)):
-            yield ast.unparse(node)
-
-
 def documented():
     """Return what the reference has an entry for, by its name there."""
     text = "".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
@@ -306,12 +297,18 @@ def test_the_reference_lists_the_public_names_of_each_of_its_modules():
 @pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS], ids=name)
 def test_the_reference_has_each_name_that_a_page_teaches(page):
     found = documented()
-    python = [each.code for each in blocks(page) if each.language in PYTHON]
-    for code in python:
-        for each in taught(textwrap.dedent(code)):
-            value = pkgutil.resolve_name(each)
-            is_module = isinstance(value, types.ModuleType)
-            assert is_module or any(value is known for known in found.values()), each
+    for block in blocks(page):
+        if block.language not in PYTHON:
+            continue
+        for node in ast.walk(ast.parse(textwrap.dedent(block.code))):
+            names = []
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("myriad"):
+                names = [f"{node.module}.{each.name}" for each in node.names]
+            elif re.fullmatch(r"myriad(\.\w+)+", ast.unparse(node)):  # myriad.timing.timed
+                names = [ast.unparse(node)]
+            for value in map(pkgutil.resolve_name, names):
+                is_module = isinstance(value, types.ModuleType)
+                assert is_module or any(value is known for known in found.values()), names
 
 
 def test_the_pictures_that_pages_show_are_those_that_the_build_makes():

@@ -10,7 +10,7 @@ import pytest
 from published_results import PUBLISHED, ROOT, build
 
 from made_up_results import history, write_asv
-from tests.child_processes import python
+from tests.child_processes import lacks, python
 
 LAST_RESORT_MS = 1_200_000  # a limit for what hangs: no test may depend on how busy the machine is
 
@@ -57,10 +57,7 @@ def pages(tmp_path_factory):
 def browser() -> Iterator:
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
-        message = "chromium is missing: apt install chromium"
-        if os.environ.get("MYRIAD_CI"):
-            pytest.fail(message)
-        pytest.skip(message)
+        lacks("chromium is missing: apt install chromium")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

@@ -16,9 +16,8 @@ import pytest
 
 from myriad import load_agent
 from tests.bits import assert_same_bits
+from tests.child_processes import free_port, until
 from tests.child_processes import run as ended
-from tests.child_processes import until
-from tests.ports import free_port
 
 MYRIAD = Path(sys.executable).with_name("myriad")
 # Short, so that the tests are. JAX ends a process a little later.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ports import free_port
+from tests.child_processes import free_port, lacks
 
 # With a letter that an address must escape.
 PASSWORD = "hush/hush"  # noqa: S105 (of a server that lives for a test)
@@ -28,10 +28,7 @@ def postgresql() -> Iterator[str]:
     """The address of a database on a server on the loopback, which asks for a password."""
     programs = _programs()
     if programs is None:
-        message = "PostgreSQL is missing: apt install postgresql"
-        if os.environ.get("MYRIAD_CI"):
-            pytest.fail(message)
-        pytest.skip(message)
+        lacks("PostgreSQL is missing: apt install postgresql")
     # pytest's own folders are closed to other users.
     with tempfile.TemporaryDirectory(prefix="postgresql-") as name:
         folder = Path(name)

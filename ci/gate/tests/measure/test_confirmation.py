@@ -69,30 +69,25 @@ def test_a_run_of_noise_alone_fails_as_rarely_as_said(kind, num_rows):
     for _ in range(num_runs):
         first = NOISES[kind](rng, (num_rows, 2))
         suspects = sum(rule.compare(base, head) == "worse" for base, head in first)
-        confirmed = (
-            first_word(
-                excess(*NOISES[kind](rng, (LOOKS[-1], 2)), rule=rule), FALSE_ALARMS / suspects
-            )
-            for _ in range(suspects)
-        )
-        failed += any(word for word, _ in confirmed)
+        fresh = (excess(*NOISES[kind](rng, (LOOKS[-1], 2)), rule=rule) for _ in range(suspects))
+        failed += any(first_word(each, FALSE_ALARMS / suspects)[0] for each in fresh)
     # Three standard errors above what is promised.
     assert failed / num_runs <= FALSE_ALARMS + 3 * np.sqrt(FALSE_ALARMS / num_runs)
-
-
-def settled(ratio, noise, rng, **options):
-    """Return what rounds of a value say that is so much larger on head, and how many they were."""
-    rounds = np.exp(rng.normal(0.0, noise, (LOOKS[-1], 2))) * [1.0, ratio]
-    return first_word(excess(*rounds), FALSE_ALARMS / 20, **options)
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.05, 0.1])
 def test_a_value_that_looked_equal_passes_once_its_spread_shows_that_it_is(noise):
     rng = np.random.default_rng(0)
-    words, counts = zip(
-        *(settled(1.0, noise, rng, miss_beta=MISS_BETA) for _ in range(200)), strict=True
-    )
+
+    def settled(ratio):
+        """Return what 200 values say that are so much larger on head, and after how many rounds."""
+        rounds = (np.exp(rng.normal(0.0, noise, (LOOKS[-1], 2))) * [1, ratio] for _ in range(200))
+        alpha = FALSE_ALARMS / 20
+        found = (first_word(excess(*each), alpha, miss_beta=MISS_BETA) for each in rounds)
+        return zip(*found, strict=True)
+
+    words, counts = settled(1.0)
     assert not any(words)
     assert np.mean(counts) < 9
-    bad = [settled(2.0, noise, rng, miss_beta=MISS_BETA)[0] for _ in range(200)]
-    assert np.mean(bad) >= 0.98
+    words, _ = settled(2.0)
+    assert np.mean(words) >= 0.98

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from gate_repository import Repository, make_repository
+from gate_repository import make_repository
 from perfgate.errors import UsageError
 from perfgate.source.layout import import_roots
 
@@ -82,15 +82,6 @@ def test_a_file_that_a_build_makes_is_shared_if_it_is_a_version_and_else_built(r
     repository.write("smallsum/_table.py", "TABLE = 1\n")
     with repository.sides(head="main") as sides:
         assert "a build makes smallsum/_table.py, which git ignores" in sides.environments
-
-
-def test_a_build_may_ask_git_for_the_version_of_the_working_tree(repository):
-    repository.git("tag", "v1.0")
-    repository.write("new.txt", "")
-    with repository.sides() as sides:
-        head = Repository(sides.head.root)
-        assert head.git("describe", "--tags") == "v1.0"
-        assert head.git("status", "--porcelain") == "?? new.txt"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ SUBMODULE = "deps/inner one"
 
 def test_the_working_tree_is_copied_with_new_files_and_without_ignored_ones(repository):
     repository.write(".asv/ignored.txt", "old")
+    repository.git("tag", "v1.0")
     commit = repository.git("rev-parse", "HEAD")
     with repository.sides() as sides:
         assert sides.head.commit == sides.base.commit == commit
@@ -26,6 +27,9 @@ def test_the_working_tree_is_copied_with_new_files_and_without_ignored_ones(repo
         assert "REPEATS = 1" in (sides.base.root / "smallsum/__init__.py").read_text()
         assert not (sides.base.root / "new.txt").exists()
         assert sides.head.commit == f"{commit[:12]} with local changes"
+        head = Repository(sides.head.root)  # of which a build may ask git for the version
+        assert head.git("describe", "--tags") == "v1.0"
+        assert head.git("status", "--porcelain").endswith("?? new.txt")
         folder = sides.folder
     assert not folder.exists()
 
