@@ -32,7 +32,6 @@ NOTEBOOKS = sorted((ROOT / "docs").rglob("*.ipynb"))
 LINKED = [ROOT / "CONTRIBUTING.md", *DOCS, ROOT / "benchmarks" / "README.md"]
 PAGES = [ROOT / "README.md", *LINKED, *sorted(ROOT.glob("ci/*/README.md"))]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-PICTURES = ROOT / "scripts" / "pictures.py"
 KIND = re.compile(r"^\*(Tutorial|How-to|Reference|Explanation)\.\* ", re.MULTILINE)
 FENCE = re.compile(
     r"^(?:<!-- (?P<mark>run|not run: [^\n]+) -->\n)?"
@@ -40,8 +39,6 @@ FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 PYTHON, SHELL = ("python",), ("sh", "console")
-DATA = ("toml", "yaml", "json")
-DIRECTIVES = ("{eval-rst}", "{toctree}")  # Sphinx's own, tested by the build
 SEPARATOR = "\x1e"
 # Pages whose code trains for over ten seconds. What they show is tested elsewhere, too.
 LONG = ("curricula", "distributed", "index", "populations", "settings", "tuning", "tutorial")
@@ -173,7 +170,9 @@ def test_the_code_of_a_page_prints_what_it_shows(page, languages, tmp_path):
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_block_is_tested_or_says_why_not_and_settings_are_valid(page, tmp_path):
     for block in blocks(page):
-        known = block.language in ("python", *SHELL, *DATA, *DIRECTIVES)
+        # The last two are Sphinx's own, tested by the build.
+        others = ("toml", "yaml", "json", "{eval-rst}", "{toctree}")
+        known = block.language in (*PYTHON, *SHELL, *others)
         assert known or block.mark.startswith("not run: "), block
         file = tmp_path / f"block.{block.language}"
         file.write_text(block.code)
@@ -312,7 +311,7 @@ def test_the_reference_has_each_name_that_a_page_teaches(page):
 
 
 def test_the_pictures_that_pages_show_are_those_that_the_build_makes():
-    made = runpy.run_path(str(PICTURES))
+    made = runpy.run_path(str(ROOT / "scripts" / "pictures.py"))
     assert made["FILMS"].keys() == set(map(ENVIRONMENTS.resolve, ENVIRONMENTS._built_in))
     shown = [re.findall(r"<!-- picture (\S+): .+ -->", page.read_text()) for page in DOCS]
     assert {each for page in shown for each in page} == made["FILES"]

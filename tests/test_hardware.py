@@ -17,7 +17,6 @@ from tests.bits import assert_same_bits
 from tests.child_processes import python
 
 GIB = 2**30
-WITHOUT_OPTIONS = dict.fromkeys(("XLA_FLAGS", "JAX_NUM_CPU_DEVICES", "JAX_PLATFORM_NAME"))
 NAME = "xla_cpu_prefer_vector_width"
 
 
@@ -32,7 +31,8 @@ def write(root, files):
 def in_a_fresh_process(script, **variables):
     """Return what a script leaves in `found`, in a process without XLA's options."""
     prelude = "import json, os, jax\nfrom myriad import configure\n"
-    given = WITHOUT_OPTIONS | {"JAX_PLATFORMS": "cpu"} | variables
+    without = dict.fromkeys(("XLA_FLAGS", "JAX_NUM_CPU_DEVICES", "JAX_PLATFORM_NAME"))
+    given = without | {"JAX_PLATFORMS": "cpu"} | variables
     return json.loads(python("-c", f"{prelude}{script}\nprint(json.dumps(found))", **given).stdout)
 
 

@@ -82,9 +82,8 @@ class Repository:
 
     def git(self, *arguments):
         """Run git there."""
-        whos = ("AUTHOR_NAME", "AUTHOR_EMAIL", "COMMITTER_NAME", "COMMITTER_EMAIL")
-        identity = {f"GIT_{who}": "a@b.c" for who in whos}
-        return run(["git", *arguments], self.root, **identity).stdout.strip()
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+        return run(["git", *identity, *arguments], self.root).stdout.strip()
 
     def commit(self, files=None):
         """Write these files, commit everything and return the hash."""

@@ -13,10 +13,10 @@ from perfgate.errors import UsageError
 from perfgate.source.layout import import_roots
 
 
-def settings(repository, **changed):
-    """Change the project's asv.conf.json."""
+def settings(**changed):
+    """Return the project's asv.conf.json with these changes."""
     table = {"version": 1, "repo": ".", "project": "smallsum", "benchmark_dir": "benchmarks"}
-    repository.write("asv.conf.json", json.dumps(table | changed))
+    return {"asv.conf.json": json.dumps(table | changed)}
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def settings(repository, **changed):
 )
 def test_a_setting_that_can_not_be_followed_is_refused(repository, tmp_path, changed, said):
     other = make_repository(tmp_path / "other")
-    settings(repository, **changed)
+    repository.commit(settings(**changed))
     with pytest.raises(UsageError, match=said):
         repository.sides().__enter__()
     assert not other.git("status", "--porcelain")
@@ -50,8 +50,7 @@ def test_a_setting_that_can_not_be_followed_is_refused(repository, tmp_path, cha
     ids=str,
 )
 def test_a_setting_that_is_not_followed_is_named(repository, changed, expected):
-    settings(repository, **changed)
-    repository.commit()
+    repository.commit(settings(**changed))
     with repository.sides() as sides:
         assert len(sides.notes) == bool(expected)
         assert expected in "".join(sides.notes)
@@ -60,10 +59,9 @@ def test_a_setting_that_is_not_followed_is_named(repository, changed, expected):
 def test_the_first_environment_variables_of_the_matrix_are_set(repository, monkeypatch):
     monkeypatch.setenv("UNWANTED", "1")
     matrix = {"env": {"ROUNDS": ["7"], "UNWANTED": [None]}, "env_nobuild": {"TRIES": "3"}}
-    settings(repository, matrix=matrix)
     variables = "environ['ROUNDS'] + environ['TRIES'] + environ.get('UNWANTED', '')"
     own = f"from os import environ\n\n\ndef track_variables():\n    return int({variables})\n"
-    repository.commit({"benchmarks/own.py": own})
+    repository.commit(settings(matrix=matrix) | {"benchmarks/own.py": own})
     found = repository.gate(0, "--bench", "variables", "--time-identical")
     (change,) = found.rows["own.track_variables"]["changes"]
     assert change["head"] == 73
