@@ -162,24 +162,15 @@ def numbers():
 
 @pytest.mark.parametrize("folder", ["", "tests/package/"])
 def test_a_file_may_be_the_suite_and_all_beside_it_is_each_sides_own(repository, folder):
-    file = f"{folder}test_one.py"
-    repository.write(file, ONE)
-    repository.write(f"{folder}conftest.py", BESIDE)
-    repository.write(f"{folder}sizes.py", "SIZE = 10_000\n")
-    if "package" in folder:
-        repository.write(f"{folder}__init__.py", "")
-        repository.replace(file, "from sizes", "from .sizes")
-    repository.commit()
-    words = ("", "--pytest-benchmark", file)
-
-    repository.write("smallsum/data.txt", "")
-    found = repository.count(0, *words, base="HEAD")
-    assert found.verdicts() == {"test_one.test_sum": "not timed", "test_one.test_mean": "not timed"}
-
+    file, sizes = f"{folder}test_one.py", f"{folder}sizes.py"
+    own = {file: ONE, sizes: "SIZE = 10_000\n", f"{folder}conftest.py": BESIDE}
+    if folder:
+        own |= {f"{folder}__init__.py": "", file: ONE.replace("from sizes", "from .sizes")}
+    repository.commit(own)
     # The base's code does less with head's file than with its own, which needs all beside it.
     repository.replace(file, "total, numbers)", "total, numbers[:10])")
-    repository.replace(f"{folder}sizes.py", "10_000", "20_000")
-    found = repository.count(1, *words, base="HEAD")
+    repository.replace(sizes, "10_000", "20_000")
+    found = repository.count(1, "", "--pytest-benchmark", file, base="HEAD")
     assert found.verdicts() == {"test_one.test_sum": "not timed", "test_one.test_mean": "worse"}
     assert found.rows["test_one.test_mean"]["reasons"][0].startswith("workload time ")
     assert f"(1): `{file}`." in found.out
