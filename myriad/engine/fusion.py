@@ -1,5 +1,6 @@
 """Which options the compiler gets for a program, by the operations of the traced program."""
 
+import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -64,11 +65,14 @@ def output_fusion(trace: Callable[[], ClosedJaxpr], loops: int | None = None) ->
     jaxpr = trace().jaxpr
     if emits_more_than(_MOST_EMITTED, jaxpr):
         return {"xla_backend_extra_options": ""}
-    is_limited = loops is not None
-    if is_limited and (_depth_of_loops(jaxpr) > loops or any(map(_writes_rows, equations(jaxpr)))):
+    if loops is not None and _depth_of_loops(jaxpr) > loops:
         return {}
     known = _FUSABLE | _LOOPS
-    is_safe = all(each.primitive.name in known or is_elementwise(each) for each in equations(jaxpr))
+    is_safe = all(
+        # It computes each element of its result from one of each operand.
+        each.primitive.name in known or shape_for(each, lambda _: ()) == ()
+        for each in equations(jaxpr)
+    )
     return {SKIP_PASSES: ""} if is_safe else {}
 
 
@@ -77,40 +81,26 @@ def compiles_loops_whole() -> bool:
     return WHOLE_LOOPS in os.environ.get("XLA_FLAGS", "")
 
 
-def _depth_of_loops(jaxpr: Jaxpr) -> int:
-    """Return how deep loops that carry vectors of environments are nested."""
-    depths = [
-        _carries_vectors(each) + _depth_of_loops(inner)
-        for each in jaxpr.eqns
-        for inner in jaxprs_in_params(each.params)
-    ]
-    return max(depths, default=0)
+def _depth_of_loops(jaxpr: Jaxpr) -> float:
+    """Return how deep loops that carry vectors of environments are nested.
 
-
-def _carries_vectors(equation: JaxprEqn) -> bool:
-    is_loop = equation.primitive.name in _LOOPS
-    return is_loop and any(len(_shape(each)) > 1 for each in equation.outvars)
-
-
-def _writes_rows(equation: JaxprEqn) -> bool:
-    """Return whether a loop writes a row of an array in each pass.
-
-    If XLA fuses two such writes, it copies both arrays instead of writing the rows in place.
+    One that writes a row of an array in each pass is too deep anywhere. If XLA fuses two such
+    writes, it copies both arrays instead of writing the rows in place.
     """
-    if equation.primitive.name not in _LOOPS:
-        return False
-    bodies = list(jaxprs_in_params(equation.params))
-    # What a scan stacks has an axis more outside than inside.
-    shapes = [[_shape(each) for each in body.outvars] for body in bodies]
-    if equation.primitive.name == "scan" and [*map(_shape, equation.outvars)] not in shapes:
-        return True
-    inside = (each for body in bodies for each in equations(body))
-    return any(each.primitive.name == "dynamic_update_slice" for each in inside)
-
-
-def is_elementwise(equation: JaxprEqn) -> bool:
-    """Return whether an operation computes each element of its result from one of each operand."""
-    return shape_for(equation, lambda _: ()) == ()
+    depth = 0.0
+    for equation in jaxpr.eqns:
+        inner = [*jaxprs_in_params(equation.params)]
+        within = max(map(_depth_of_loops, inner), default=0)
+        if equation.primitive.name in _LOOPS:
+            shapes = [*map(_shape, equation.outvars)]
+            # What a scan stacks has an axis more outside than inside.
+            carried = [[*map(_shape, body.outvars)] for body in inner]
+            stacks = equation.primitive.name == "scan" and shapes not in carried
+            if stacks or any(count_primitives(body)["dynamic_update_slice"] for body in inner):
+                return math.inf
+            within += any(len(shape) > 1 for shape in shapes)
+        depth = max(depth, within)
+    return depth
 
 
 def shape_for(equation: JaxprEqn, change: Callable[[Any], Any]) -> tuple[int, ...] | None:
