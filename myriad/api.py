@@ -16,7 +16,7 @@ from myriad.agents.controller import ControllerLearner, trained
 from myriad.autotune import autotune
 from myriad.engine import machine
 from myriad.engine.memory import require_room_for, stated_bytes
-from myriad.engine.random import fast_key, make_key
+from myriad.engine.random import MIX2X32, is_key, make_key
 from myriad.envs import OBJECT, Environment
 from myriad.envs.environment import AnyEnvironment
 from myriad.errors import InvalidArgumentError
@@ -333,8 +333,13 @@ def make_train(config: TrainingConfig) -> PureTraining:
             )
             return state, (returns, report.metric_sums)
 
-        # Users pass JAX's own keys, with which random numbers would take most of a step's time.
-        key = fast_key(key)
+        if not is_key(key):
+            rule = "must be one typed key, as make_key or jax.random.key makes"
+            raise InvalidArgumentError("key", rule, key)
+        if jax.random.key_impl(key) != MIX2X32:
+            # With JAX's own keys, random numbers would take most of a step's time. Two words that
+            # one draws make a key of ours.
+            key = jax.random.wrap_key_data(jax.random.bits(key, (2,), jnp.uint32), impl=MIX2X32)
         state, (returns, metrics) = jax.lax.scan(window, loop.init(key), trips)
         return {"agent_state": state.agent, "eval_return": returns, "metric_sums": metrics}
 

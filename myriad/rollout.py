@@ -20,9 +20,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from myriad.agents import Learner
 from myriad.agents.controller import AnyAgent, WithMemory
 from myriad.distributed import all_gather
-from myriad.engine.devices import OuterJit, put_everywhere, require_alive, shard_map
+from myriad.engine.devices import OuterJit, bytes_of, put_everywhere, require_alive, shard_map
 from myriad.engine.fusion import compiles_loops_whole, count_primitives, output_fusion
-from myriad.engine.memory import bytes_of, require_room_for, stated_bytes
+from myriad.engine.memory import require_room_for, stated_bytes
 from myriad.engine.random import MIX2X32, Counter, is_key, make_key
 from myriad.engine.vector_math import vectorized
 from myriad.envs.environment import AnyEnvironment
@@ -50,11 +50,8 @@ _STEPS = Integer(0, INT64)
 # A call has a fixed cost, and moves every tile into the cache and out again. Over so many steps of
 # all environments both are small, and still a call of a slow environment ends within seconds.
 _CALL_STEPS, _LEAST_CHUNK, _MOST_CHUNK = 1_000_000, 64, 100_000
-
-
-def default_chunk_size(num_envs: int) -> int:
-    """Return the steps in one compiled call of a rollout that leaves `scan_chunk_size` open."""
-    return max(_LEAST_CHUNK, min(_MOST_CHUNK, _CALL_STEPS // num_envs))
+# A smaller program fits wherever Python does, and the system isn't asked what is free.
+_SMALL_BYTES = 1 << 20
 
 
 @jax.tree_util.register_dataclass
@@ -105,23 +102,6 @@ class Layout:
     def padded_envs_per_device(self) -> int:
         return self.num_tiles * self.tile_size
 
-    @classmethod
-    def plan(cls, num_envs: int, num_devices: int, tile_size: int) -> "Layout":
-        """Spread environments over at most `num_devices`, in tiles of whole vectors.
-
-        The loop over the remainder of a vector may round differently from whole vectors, and so may
-        a loop of one or two vectors, which is unrolled. So no environment that counts is in such a
-        loop. If there are too few environments to avoid it, all of them are, for any `tile_size`.
-        """
-        if num_envs < _VECTOR:
-            return cls(num_envs, 1, 1, num_envs)
-        num_devices = min(num_devices, num_envs // _VECTOR)
-        envs = math.ceil(num_envs / num_devices)
-        least = min(_LEAST_TILE, math.ceil(num_envs / _VECTOR) * _VECTOR)
-        num_tiles = math.ceil(envs / max(least, tile_size // _VECTOR * _VECTOR))
-        tile_size = max(least, math.ceil(envs / num_tiles / _VECTOR) * _VECTOR)
-        return cls(num_envs, num_devices, num_tiles, tile_size)
-
     def held(self, leaf: jax.Array) -> np.ndarray:
         """Return the rows of a leaf that this process's devices hold, without the padding."""
         parts = []
@@ -138,18 +118,6 @@ class Layout:
         return by_device[:, : self.envs_per_device].reshape(-1, *leaf.shape[1:])[: self.num_envs]
 
 
-def _num_devices(num_envs: int, wanted: int | None) -> int:
-    """Return the most devices that may share the environments."""
-    there = jax.device_count()
-    if wanted is None:
-        # With several processes, all devices of all processes must take part.
-        worth_it = max(1, min(there, num_envs // _MIN_ENVS_PER_DEVICE))
-        return worth_it if jax.process_count() == 1 else there
-    if wanted > there:
-        raise InvalidArgumentError("num_devices", f"must be at most {there}", wanted)
-    return wanted
-
-
 class Rollout:
     """A compiled rollout of `num_envs` environments under one agent.
 
@@ -158,9 +126,8 @@ class Rollout:
         agent: the agent, as `make_agent` or `load_agent` returns it: a fixed policy or a
             controller, whose memory starts afresh in every episode.
         num_envs: environments in parallel.
-        scan_chunk_size: steps in one compiled call. By default `default_chunk_size(num_envs)`, so
-            that its fixed cost is small. Choose it yourself if you record: `record_chunk` keeps so
-            many rows.
+        scan_chunk_size: steps in one compiled call. By default so many that its fixed cost is
+            small. Choose it yourself if you record: `record_chunk` keeps so many rows.
         tile_size: environments that run a chunk together. By default a tile fits a CPU's
             first-level cache if you called `configure`, and otherwise takes all environments.
         num_devices: devices that share the environments. By default all that are worth waking.
@@ -205,11 +172,10 @@ class Rollout:
         self._again = partial(
             Rollout, env, agent, num_envs, scan_chunk_size, **sizes, params=params
         )
-        devices = jax.devices()
-        num_devices = _num_devices(num_envs, num_devices)
         self.env = env
         self.agent = agent
-        scan_chunk_size = scan_chunk_size or default_chunk_size(num_envs)
+        if scan_chunk_size is None:
+            scan_chunk_size = max(_LEAST_CHUNK, min(_MOST_CHUNK, _CALL_STEPS // num_envs))
         self.scan_chunk_size = scan_chunk_size
         self._remembers = hasattr(agent, "control")
         stepped: Any = WithMemory(env, agent) if self._remembers else env
@@ -220,16 +186,8 @@ class Rollout:
             keep_obs=getattr(agent, "uses_observation", True),
             floats=float_parameters(env),
         )
-        self.layout = Layout.plan(
-            num_envs, num_devices, tile_size or self._default_tile(devices[0].platform)
-        )
-        if jax.process_count() > 1 and self.layout.num_devices < len(devices):
-            raise InvalidArgumentError(
-                "num_envs",
-                f"must be at least {_VECTOR * len(devices)} for the {len(devices)} "
-                f"devices of {jax.process_count()} processes, and num_devices left out, "
-                f"but got {num_envs} and {num_devices}.",
-            )
+        devices = jax.devices()
+        self.layout = self._plan_layout(num_devices, tile_size)
         self._mesh = Mesh(np.array(devices[: self.layout.num_devices]), ("env",))
         self._replicated = NamedSharding(self._mesh, PartitionSpec())
         # Use the same placement in every program, since a state with another placement would
@@ -237,7 +195,17 @@ class Rollout:
         everywhere: Any = self._replicated
         by_env: Any = NamedSharding(self._mesh, PartitionSpec("env"))
         placement = RolloutState(everywhere, everywhere, by_env, by_env, everywhere)
-        self._kernel, self.loop_reason = self._plan_kernel()
+        self._kernel: Any = None
+        self.loop_reason: str | None = "only a GPU runs a chunk as one kernel"
+        if _is_gpu():
+            # Pallas takes a quarter of a second to import.
+            from myriad.engine.kernel import ChunkKernel
+
+            state = self._state_like
+            keys = jax.ShapeDtypeStruct((3,), state.key.dtype)
+            self._kernel, self.loop_reason = ChunkKernel.of(
+                self._step, state.batch_state, keys, state.env_params, self.layout.envs_per_device
+            )
         # Put it on the devices once, since nearly every call takes it.
         self._whole_chunk = put_everywhere(np.int32(scan_chunk_size), self._replicated)
         # It is an option of loops on a CPU, and unsafe for the stores of an interpreted kernel.
@@ -247,24 +215,26 @@ class Rollout:
         num_sharing = len(self._mesh.local_devices) if is_cpu else 1
 
         def require_room(compiled: jax.stages.Compiled, **words: str) -> None:
+            stats = compiled.memory_analysis()
+            if stats and stats.temp_size_in_bytes + stats.output_size_in_bytes < _SMALL_BYTES:
+                return
             held, added = (num_sharing * each for each in stated_bytes(compiled))
             require_room_for(num_envs, held + added, held, **words)
 
+        recorded = f"{scan_chunk_size:,} recorded steps of "
         # The chunk, which compiles later, needs more.
         first = partial(require_room, at_most="fewer than")
         self._init = OuterJit(self._first_state, {}, first, out_shardings=placement)
-        self._run = OuterJit(
-            self._chunk, options, require_room, donate_argnums=0, out_shardings=placement
-        )
-        self._record = {
+        # By what a chunk keeps of its steps: nothing, all but `final_obs`, or all.
+        self._chunks = {
             final_obs: OuterJit(
-                partial(self._recorded_chunk, final_obs=final_obs),
+                partial(self._chunk, final_obs=final_obs),
                 options,
-                partial(require_room, doing=f"{scan_chunk_size:,} recorded steps of "),
+                partial(require_room, doing="" if final_obs is None else recorded),
                 donate_argnums=0,
                 out_shardings=(placement, None),
             )
-            for final_obs in (False, True)
+            for final_obs in (None, False, True)
         }
 
     def __repr__(self) -> str:
@@ -295,7 +265,7 @@ class Rollout:
         `state` is donated, so you can't use it after the call.
         """
         self._require_state(state)
-        return self._run(state, self._trip_count(num_steps))
+        return self._chunks[None](state, self._trip_count(num_steps))[0]
 
     def record_chunk(
         self, state: RolloutState, num_steps: int | None = None, *, final_obs: bool = False
@@ -307,7 +277,7 @@ class Rollout:
         """
         self._require_state(state)
         require("final_obs", final_obs, bool)
-        return self._record[final_obs](state, self._trip_count(num_steps))
+        return self._chunks[final_obs](state, self._trip_count(num_steps))
 
     def run(self, state: RolloutState, num_steps: int) -> RolloutState:
         """Run `num_steps` steps in as many chunks as they need. `state` is donated.
@@ -362,7 +332,7 @@ class Rollout:
     def compile(self, state: RolloutState) -> jax.stages.Compiled:
         """Compile the chunk for states like `state`, to inspect it. `run_chunk` doesn't need it."""
         self._require_state(state)
-        return self._run.lower(state, self._whole_chunk).compile()
+        return self._chunks[None].lower(state, self._whole_chunk).compile()
 
     @cached_property
     def _state_like(self) -> RolloutState:
@@ -390,9 +360,41 @@ class Rollout:
             )
         require_alive("state", state.high_episodes)  # A call donates all arrays or none.
 
-    def _default_tile(self, platform: str) -> int:
+    def _plan_layout(self, num_devices: int | None, tile_size: int | None) -> Layout:
+        """Spread environments over at most `num_devices`, in tiles of whole vectors.
+
+        The loop over the remainder of a vector may round differently from whole vectors, and so may
+        a loop of one or two vectors, which is unrolled. So no environment that counts is in such a
+        loop. If there are too few environments to avoid it, all of them are, for any `tile_size`.
+        """
+        num_envs = self._envs.num_envs
+        num_there, num_processes = jax.device_count(), jax.process_count()
+        if num_devices is None:
+            # With several processes, all devices of all processes must take part.
+            worth_it = num_envs // _MIN_ENVS_PER_DEVICE if num_processes == 1 else num_there
+            num_devices = min(num_there, max(1, worth_it))
+        if num_devices > num_there:
+            raise InvalidArgumentError("num_devices", f"must be at most {num_there}", num_devices)
+        num_used = max(1, min(num_devices, num_envs // _VECTOR))
+        if num_processes > 1 and num_used < num_there:
+            raise InvalidArgumentError(
+                "num_envs",
+                f"must be at least {_VECTOR * num_there} for the {num_there} "
+                f"devices of {num_processes} processes, and num_devices left out, "
+                f"but got {num_envs} and {num_devices}.",
+            )
+        if num_envs < _VECTOR:
+            return Layout(num_envs, 1, 1, num_envs)
+        envs = math.ceil(num_envs / num_used)
+        least = min(_LEAST_TILE, math.ceil(num_envs / _VECTOR) * _VECTOR)
+        wanted = (tile_size or self._default_tile()) // _VECTOR * _VECTOR
+        num_tiles = math.ceil(envs / max(least, wanted))
+        tile_size = max(least, math.ceil(envs / num_tiles / _VECTOR) * _VECTOR)
+        return Layout(num_envs, num_used, num_tiles, tile_size)
+
+    def _default_tile(self) -> int:
         # If every step goes back to the runtime, tiles would only make that happen more often.
-        if platform != "cpu" or not compiles_loops_whole():
+        if jax.default_backend() != "cpu" or not compiles_loops_whole():
             return math.ceil(self._envs.num_envs / _VECTOR) * _VECTOR
         own = jax.tree.map(lambda leaf: leaf[:1], self._envs.params.own)
         traced = jax.jit(self._envs.reset).trace(make_key(0)[None], own)
@@ -404,25 +406,10 @@ class Rollout:
 
     def _step_program(self) -> ClosedJaxpr:
         """Trace a step of a tile, which decides the compiler options of the chunk."""
-        key = make_key(0)
-        state = self._state_like
-        keys = jax.eval_shape(lambda: _fold_each(key, jnp.arange(3)))
-        env_index = jax.ShapeDtypeStruct(state.high_episodes.shape, jnp.uint32)
-        step = vectorized(self._step)
-        return jax.make_jaxpr(step)(state.batch_state, keys, env_index, state.env_params)
-
-    def _plan_kernel(self) -> tuple[Any, str | None]:
-        """Return the chunk as one kernel, or None and why there is none."""
-        if not _is_gpu():
-            return None, "only a GPU runs a chunk as one kernel"
-        # Pallas takes a quarter of a second to import.
-        from myriad.engine.kernel import ChunkKernel
-
         state = self._state_like
         keys = jax.ShapeDtypeStruct((3,), state.key.dtype)
-        return ChunkKernel.of(
-            self._step, state.batch_state, keys, state.env_params, self.layout.envs_per_device
-        )
+        step = jax.make_jaxpr(vectorized(self._step))
+        return step(state.batch_state, keys, state.high_episodes, state.env_params)
 
     def _trip_count(self, num_steps: int | None) -> jax.Array:
         if num_steps is None:
@@ -436,177 +423,133 @@ class Rollout:
     def _first_state(
         self, key: jax.Array, own_params: tuple[jax.Array, ...], env_params: jax.Array
     ) -> RolloutState:
-        num_envs = self.layout.num_envs
         layout = self.layout
         # Numbers leave out the padding, so that an environment draws the same in any layout.
-        devices = jnp.arange(layout.num_devices, dtype=jnp.uint32)[:, None] * np.uint32(
-            layout.envs_per_device
-        )
-        env_index = (devices + jnp.arange(layout.padded_envs_per_device, dtype=jnp.uint32)).reshape(
-            -1
-        )
+        device = jnp.arange(layout.num_devices, dtype=jnp.uint32)[:, None]
+        within = jnp.arange(layout.padded_envs_per_device, dtype=jnp.uint32)
+        env_index = (device * np.uint32(layout.envs_per_device) + within).reshape(-1)
         keys = _fold_each(jax.random.fold_in(key, _FIRST_RESET), env_index)
         # Padding may have numbers beyond the last environment. It then gets the last one's
         # parameters, and its results are never read.
-        own_params = jax.tree.map(
-            lambda leaf: leaf[jnp.minimum(env_index, num_envs - 1)], own_params
-        )
+        known = jnp.minimum(env_index, layout.num_envs - 1)
+        own_params = jax.tree.map(lambda leaf: leaf[known], own_params)
         batch_state = self._envs.reset(keys, own_params, env_params)
         return RolloutState(
             key, Counter.of(0), batch_state, jnp.zeros_like(env_index), jnp.asarray(env_params)
         )
 
-    def _chunk(self, state: RolloutState, num_steps: jax.Array) -> RolloutState:
-        run = self._shard(self._run_tiles, out_specs=PartitionSpec("env"))
-        keys = self._step_keys(state)
-        batch_state = run(state.batch_state, keys, num_steps, state.env_params)
-        return self._after(state, batch_state, num_steps)
-
-    def _after(
-        self, state: RolloutState, batch_state: BatchState, num_steps: jax.Array
-    ) -> RolloutState:
-        """Return the state after a chunk of `num_steps` steps."""
+    def _chunk(
+        self, state: RolloutState, num_steps: jax.Array, *, final_obs: bool | None
+    ) -> tuple[RolloutState, Transition | None]:
+        """Run `num_steps` steps on all devices, and keep them unless `final_obs` is None."""
+        by_env, whole = PartitionSpec("env"), PartitionSpec()
+        run = shard_map(
+            partial(self._run_on_device, final_obs=final_obs),
+            self._mesh,
+            (by_env, whole, whole, whole),
+            (by_env, PartitionSpec(None, "env")),
+        )
+        # A key for each step and each purpose, `[T, 3]`, computed once per chunk. Inside the loop
+        # only the environment's index is folded in. Of a single row XLA would draw before the loop,
+        # and so round otherwise.
+        steps = state.step + jnp.arange(max(2, self.scan_chunk_size), dtype=jnp.uint32)
+        key_of = jax.vmap(Counter.key, in_axes=(0, None, None))
+        keys = jnp.stack([key_of(steps, state.key, p) for p in (_ACT, _STEP, _RESET)], axis=1)
+        batch_state, trajectory = run(state.batch_state, keys, num_steps, state.env_params)
+        # The last device may have fewer environments than the others.
+        trajectory = jax.tree.map(lambda leaf: leaf[:, : self.layout.num_envs], trajectory)
+        if self._remembers and trajectory is not None:
+            # A controller's action also contains its next memory, see `WithMemory`.
+            trajectory = dataclasses.replace(trajectory, action=trajectory.action[0])
         before, after = state.batch_state.num_episodes, batch_state.num_episodes
         # A chunk has less than 2**32 steps, and an episode takes at least one.
         has_wrapped = after.astype(jnp.uint32) < before.astype(jnp.uint32)
         high_episodes = state.high_episodes + has_wrapped.astype(jnp.uint32)
         step = state.step + num_steps
-        return RolloutState(state.key, step, batch_state, high_episodes, state.env_params)
+        state = RolloutState(state.key, step, batch_state, high_episodes, state.env_params)
+        return state, trajectory
 
-    def _recorded_chunk(
-        self,
-        state: RolloutState,
-        num_steps: jax.Array,
-        *,
-        final_obs: bool,
-    ) -> tuple[RolloutState, Transition]:
-        run = partial(self._run_recorded, final_obs=final_obs)
-        run = self._shard(run, out_specs=(PartitionSpec("env"), PartitionSpec(None, "env")))
-        keys = self._step_keys(state)
-        batch_state, trajectory = run(state.batch_state, keys, num_steps, state.env_params)
-        # The last device may have fewer environments than the others.
-        if self.layout.envs_per_device * self.layout.num_devices > self.layout.num_envs:
-            trajectory = jax.tree.map(lambda leaf: leaf[:, : self.layout.num_envs], trajectory)
-        if self._remembers:
-            # A controller's action also contains its next memory, see `WithMemory`.
-            trajectory = dataclasses.replace(trajectory, action=trajectory.action[0])
-        return self._after(state, batch_state, num_steps), trajectory
-
-    def _shard(self, run: Any, out_specs: Any) -> Any:
-        in_specs = (PartitionSpec("env"), PartitionSpec(), PartitionSpec(), PartitionSpec())
-        return shard_map(run, self._mesh, in_specs, out_specs)
-
-    def _step_keys(self, state: RolloutState) -> jax.Array:
-        """Return a key for each step of a chunk and each purpose, `[T, 3]`."""
-        # Computed once per chunk. Inside the loop only the environment's index is folded in. Of a
-        # single row XLA would draw before the loop, and so round otherwise.
-        steps = state.step + jnp.arange(max(2, self.scan_chunk_size), dtype=jnp.uint32)
-        key_of = jax.vmap(Counter.key, in_axes=(0, None, None))
-        return jnp.stack([key_of(steps, state.key, p) for p in (_ACT, _STEP, _RESET)], axis=1)
-
-    def _run_tiles(
-        self, batch_state: BatchState, keys: jax.Array, num_steps: jax.Array, env_params: jax.Array
-    ) -> BatchState:
-        """Run the chunk on one device, in one kernel or tile after tile."""
-        if self._kernel and jax.random.key_impl(keys) == MIX2X32:
-            first = self._env_indices(0, 1)[0]
-            return self._kernel.run(batch_state, keys, first, num_steps, env_params)[0]
-        num_tiles = self.layout.num_tiles
-        tile_size = self.layout.tile_size
-
-        def run_tile(index: jax.Array | int, tile: BatchState) -> BatchState:
-            env_index = self._env_indices(index, tile_size)
-
-            def step(i: jax.Array, tile: BatchState) -> BatchState:
-                next_state = vectorized(lambda *args: self._step(*args)[0])
-                return next_state(tile, keys[i], env_index, env_params)
-
-            if not _is_gpu():
-                return jax.lax.fori_loop(0, num_steps, step, tile)
-            from myriad.engine import gpu_loops
-
-            return gpu_loops.repeat(
-                num_steps,
-                lambda i, tile, rest: (step(i, tile), rest),
-                tile,
-                None,
-                most=self.scan_chunk_size,
-                unroll=gpu_loops.affordable_unroll(self._step_program().jaxpr),
-            )[0]
-
-        if num_tiles == 1:
-            return run_tile(0, batch_state)
-
-        def body(index: jax.Array, carry: tuple[BatchState, None]) -> tuple[BatchState, None]:
-            tiles, _ = carry
-            return _put_row(tiles, run_tile(index, _take_row(tiles, index)), index), None
-
-        tiles = jax.tree.map(
-            lambda leaf: leaf.reshape(num_tiles, tile_size, *leaf.shape[1:]), batch_state
-        )
-        tiles, _ = _loop_out_of_line(num_tiles, body, (tiles, None))
-        return jax.tree.map(lambda leaf, tile: tile.reshape(leaf.shape), batch_state, tiles)
-
-    def _run_recorded(
+    def _run_on_device(
         self,
         batch_state: BatchState,
         keys: jax.Array,
         num_steps: jax.Array,
         env_params: jax.Array,
         *,
-        final_obs: bool,
-    ) -> tuple[BatchState, Transition]:
-        """Run the chunk on one device without tiles: a trajectory outgrows the cache anyway."""
+        final_obs: bool | None,
+    ) -> tuple[BatchState, Transition | None]:
+        """Run the chunk on one device, in one kernel or tile after tile.
 
-        def kept(transition: Transition) -> Transition:
-            return transition if final_obs else dataclasses.replace(transition, final_obs=None)
-
+        Steps are recorded without tiles, since a trajectory outgrows the cache anyway.
+        """
         if self._kernel and jax.random.key_impl(keys) == MIX2X32:
             first = self._env_indices(0, 1)[0]
-            recorded = self._kernel.record(batch_state, keys, first, num_steps, env_params, kept)
-            if recorded is not None:
-                return recorded
-        env_index = self._env_indices(0, self.layout.padded_envs_per_device)
+            kept = partial(_kept, final_obs=final_obs)
+            done = self._kernel.run(batch_state, keys, first, num_steps, env_params, kept)
+            if done is not None:
+                return done
+        shared = {"keys": keys, "num_steps": num_steps, "env_params": env_params}
+        run_tile = partial(self._run_tile, **shared, final_obs=final_obs)
+        shape = self.layout.num_tiles, self.layout.tile_size
+        if final_obs is not None or shape[0] == 1:
+            return run_tile(0, batch_state)
 
-        def step(batch_state: BatchState, i: jax.Array | int) -> tuple[BatchState, Transition]:
-            batch_state, transition = vectorized(self._step)(
-                batch_state, keys[i], env_index, env_params
+        def run_next(index: jax.Array, carry: tuple[BatchState, None]) -> tuple[BatchState, None]:
+            tiles, _ = carry
+            take = partial(jax.lax.dynamic_index_in_dim, index=index, keepdims=False)
+            tile, _ = run_tile(index, jax.tree.map(take, tiles))
+            return _put_row(tiles, tile, index), None
+
+        tiles = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), batch_state)
+        tiles, _ = _loop_out_of_line(shape[0], run_next, (tiles, None))
+        return jax.tree.map(lambda leaf, tile: tile.reshape(leaf.shape), batch_state, tiles), None
+
+    def _run_tile(
+        self,
+        index: jax.Array | int,
+        tile: BatchState,
+        *,
+        keys: jax.Array,
+        num_steps: jax.Array,
+        env_params: jax.Array,
+        final_obs: bool | None,
+    ) -> tuple[BatchState, Transition | None]:
+        """Run the chunk of the environments in one tile, in a loop of steps."""
+        env_index = self._env_indices(index, tile.num_episodes.size)
+
+        def step(i: jax.Array | int, tile: BatchState) -> tuple[BatchState, Any]:
+            def of_tile(*args: Any) -> tuple[BatchState, Any]:
+                tile, transition = self._step(*args)
+                return tile, _kept(transition, final_obs=final_obs)
+
+            tile, row = vectorized(of_tile)(tile, keys[i], env_index, env_params)
+            return tile, jax.tree.map(lambda leaf: leaf[: self.layout.envs_per_device], row)
+
+        def body(i: jax.Array, carry: tuple[BatchState, Any]) -> tuple[BatchState, Any]:
+            tile, row = step(i, carry[0])
+            return tile, _put_row(carry[1], row, i)
+
+        rows = None
+        if final_obs is not None:
+            rows = jax.tree.map(
+                lambda leaf: jnp.zeros((self.scan_chunk_size, *leaf.shape), leaf.dtype),
+                jax.eval_shape(lambda: step(0, tile)[1]),
             )
-            return batch_state, jax.tree.map(
-                lambda leaf: leaf[: self.layout.envs_per_device], kept(transition)
-            )
-
-        row = jax.eval_shape(lambda: step(batch_state, 0)[1])
-        trajectory = jax.tree.map(
-            lambda leaf: jnp.zeros((self.scan_chunk_size, *leaf.shape), leaf.dtype), row
-        )
-
-        def record(
-            i: jax.Array, batch_state: BatchState, trajectory: Transition
-        ) -> tuple[BatchState, Transition]:
-            batch_state, transition = step(batch_state, i)
-            return batch_state, _put_row(trajectory, transition, i)
-
         if _is_gpu():
             from myriad.engine import gpu_loops
 
-            return gpu_loops.repeat(
-                num_steps, record, batch_state, trajectory, most=self.scan_chunk_size
-            )
-        return _loop_out_of_line(
-            num_steps, lambda i, carry: record(i, *carry), (batch_state, trajectory)
-        )
+            unroll = 1 if rows else gpu_loops.affordable_unroll(self._step_program().jaxpr)
+            most = self.scan_chunk_size
+            return gpu_loops.repeat(num_steps, body, (tile, rows), most=most, unroll=unroll)
+        loop = _loop_out_of_line if rows else partial(jax.lax.fori_loop, 0)
+        return loop(num_steps, body, (tile, rows))
 
     def _env_indices(self, tile: jax.Array | int, tile_size: int) -> jax.Array:
         """Return the indices of this tile's environments among all, uint32 `[tile_size]`."""
-        first = jax.lax.axis_index("env").astype(jnp.uint32) * np.uint32(
-            self.layout.envs_per_device
-        )
-        return (
-            first
-            + jnp.uint32(tile) * np.uint32(tile_size)
-            + jnp.arange(tile_size, dtype=jnp.uint32)
-        )
+        device = jax.lax.axis_index("env").astype(jnp.uint32)
+        first = device * np.uint32(self.layout.envs_per_device)
+        within = jnp.arange(tile_size, dtype=jnp.uint32)
+        return first + jnp.uint32(tile) * np.uint32(tile_size) + within
 
     def _step(
         self,
@@ -655,10 +598,11 @@ def _loop_out_of_line(
     return dataclasses.replace(batch_state, num_episodes=num_episodes), rest
 
 
-def _take_row(tree: Any, index: jax.Array | int) -> Any:
-    return jax.tree.map(
-        lambda leaf: jax.lax.dynamic_index_in_dim(leaf, index, keepdims=False), tree
-    )
+def _kept(transition: Transition, *, final_obs: bool | None) -> Transition | None:
+    """Return what is kept of a step: nothing for None, and final observations if they're asked."""
+    if final_obs is None:
+        return None
+    return transition if final_obs else dataclasses.replace(transition, final_obs=None)
 
 
 def _put_row(tree: Any, row: Any, index: jax.Array) -> Any:

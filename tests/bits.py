@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from myriad.engine.random import numbers_of
+from myriad.engine.devices import numbers_of
 
 
 def plain(tree):

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from myriad import make_key
-from myriad.engine.random import MIX2X32, PRNG_IMPLEMENTATIONS, Counter, fast_key
+from myriad import create_config, make_key, make_train
+from myriad.engine.random import MIX2X32, PRNG_IMPLEMENTATIONS, Counter
 from myriad.errors import InvalidArgumentError
 from myriad.training.loop import exact_sum, whole
 from myriad.xla import count_compilations
@@ -124,6 +124,10 @@ def test_dieharder_does_not_tell_the_stream_from_chance(number):
     assert "FAILED" not in report, report
 
 
+def train(key):
+    return make_train(create_config("cartpole-control", "ppo", 8))(key)
+
+
 NO_SEED, NO_KEY = "^seed must be an integer .* but got ", "^key must be one typed key, .*, but got "
 
 
@@ -131,7 +135,7 @@ NO_SEED, NO_KEY = "^seed must be an integer .* but got ", "^key must be one type
     ("function", "argument", "says"),
     [
         *((make_key, seed, NO_SEED) for seed in ("1", 1.5, None, True, np.arange(2), 2**63)),
-        *((fast_key, key, NO_KEY) for key in (0, np.float32, jnp.zeros(2, jnp.uint32))),
+        *((train, key, NO_KEY) for key in (0, np.float32, jnp.zeros(2, jnp.uint32))),
         (functools.partial(make_key, 0), "threefry", "did you mean 'threefry2x32'"),
     ],
 )

@@ -7,7 +7,8 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from myriad.engine.memory import available_bytes, bytes_of, most_bytes, readable_bytes, stated_bytes
+from myriad.engine.devices import bytes_of
+from myriad.engine.memory import available_bytes, most_bytes, readable_bytes, stated_bytes
 from myriad.errors import InvalidArgumentError
 from myriad.host import release_freed_memory
 from myriad.timing import Subject, interleave, median_interval, require_enough

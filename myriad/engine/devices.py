@@ -11,7 +11,7 @@ from jax.core import Tracer
 from jax.extend.core import get_opaque_trace_state
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
-from myriad.engine.random import from_numbers, numbers_of
+from myriad.engine.random import holds_keys
 from myriad.errors import InvalidArgumentError
 
 
@@ -84,6 +84,23 @@ def put_everywhere(tree: Any, sharding: NamedSharding) -> Any:
         return from_numbers(array, leaf)
 
     return jax.tree.map(put, tree)
+
+
+def numbers_of(array: Any) -> Any:
+    """Return an array as it is, and keys as their words, uint32 of one more axis."""
+    return jax.random.key_data(array) if holds_keys(array) else array
+
+
+def from_numbers(numbers: Any, like: Any) -> Any:
+    """Return the array whose `numbers_of` these are, with keys if `like` holds some."""
+    if not holds_keys(like):
+        return numbers
+    return jax.random.wrap_key_data(numbers, impl=jax.random.key_impl(jnp.zeros((), like.dtype)))
+
+
+def bytes_of(tree: Any) -> int:
+    """Return the bytes of a tree's arrays, from their shapes."""
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
 def named_leaves(tree: Any) -> dict[str, Any]:

@@ -50,28 +50,26 @@ def inside_kernel() -> Iterator[None]:
 
 def repeat(
     num_steps: Any,
-    body: Callable[[jax.Array, State, Rest], tuple[State, Rest]],
-    state: State,
-    rest: Rest,
+    body: Callable[[jax.Array, tuple[State, Rest]], tuple[State, Rest]],
+    carry: tuple[State, Rest],
     *,
     most: int,
     unroll: int = 1,
 ) -> tuple[State, Rest]:
-    """Loop `state, rest = body(i, state, rest)` for `i` below `num_steps`, in blocks.
+    """Loop `carry = body(i, carry)` for `i` below `num_steps`, in blocks.
 
     Args:
         num_steps: how many steps count, int32 scalar.
         body: takes the step's number, int32 scalar.
-        state: the state. Only steps that count change it.
-        rest: values that later steps may change as well, such as rows of a trajectory that are
-            never read.
+        carry: a state, which only steps that count change, and values that later steps may change
+            as well, such as rows of a trajectory that are never read.
         most: the largest possible `num_steps`.
         unroll: steps that a GPU's compiler sees at once, and may fuse into one kernel.
     """
     length = _block_length(most, unroll)
 
     def step(i: jax.Array, carry: tuple[State, Rest]) -> tuple[State, Rest]:
-        new_state, rest = body(i, *carry)
+        new_state, rest = body(i, carry)
         return _select(i < num_steps, new_state, carry[0]), rest
 
     def block(number: jax.Array, carry: tuple[State, Rest]) -> tuple[State, Rest]:
@@ -81,7 +79,7 @@ def repeat(
         )
 
     num_blocks = (num_steps + length - 1) // length
-    return jax.lax.fori_loop(0, num_blocks, block, (state, rest))
+    return jax.lax.fori_loop(0, num_blocks, block, carry)
 
 
 def affordable_unroll(step: Jaxpr) -> int:

@@ -21,8 +21,9 @@ from jax.experimental.pallas import triton
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
 from myriad.engine import gpu_loops
+from myriad.engine.devices import numbers_of
 from myriad.engine.fusion import count_primitives
-from myriad.engine.random import MIX2X32, SPLIT, draw_word, fold_words, holds_keys, numbers_of
+from myriad.engine.random import MIX2X32, SPLIT, draw_word, fold_words, holds_keys
 
 # Two steps of a cheap environment are written out, so that the draws of one hide the waits of the
 # other. A step of too many operations would compile for minutes and leave no registers.
@@ -120,10 +121,16 @@ class ChunkKernel:
         first: jax.Array,
         num_steps: jax.Array,
         shared: jax.Array,
-        num_columns: int = 0,
-    ) -> tuple[Any, list[jax.Array]]:
-        """Do as `run_steps` with a tree of states."""
+        kept: Callable[[Any], Any],
+    ) -> tuple[Any, Any] | None:
+        """Do as `run_steps`, with a tree of states and with what is kept of each transition.
+
+        Returns None if there is no kernel that keeps so much.
+        """
         leaves, structure = jax.tree.flatten(states)
+        columns, kept_structure = jax.tree.flatten(kept(self.shapes[1]))
+        if columns and refusal(self.step, leaves, len(columns), len(keys)):
+            return None
         leaves, rows = run_steps(
             self.step,
             leaves,
@@ -131,26 +138,10 @@ class ChunkKernel:
             keys,
             first,
             num_steps,
-            num_columns=num_columns,
+            num_columns=len(columns),
             num_recorded=self.num_recorded,
         )
-        return jax.tree.unflatten(structure, leaves), rows
-
-    def record(
-        self,
-        states: Any,
-        keys: jax.Array,
-        first: jax.Array,
-        num_steps: jax.Array,
-        shared: jax.Array,
-        kept: Callable[[Any], Any],
-    ) -> tuple[Any, Any] | None:
-        """Run, and return what is kept of each transition, or None if there is no such kernel."""
-        columns, structure = jax.tree.flatten(kept(self.shapes[1]))
-        if refusal(self.step, jax.tree.leaves(states), len(columns), len(keys)):
-            return None
-        states, rows = self.run(states, keys, first, num_steps, shared, len(columns))
-        return states, jax.tree.unflatten(structure, rows)
+        return jax.tree.unflatten(structure, leaves), jax.tree.unflatten(kept_structure, rows)
 
 
 class UnsupportedError(Exception):

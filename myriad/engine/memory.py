@@ -73,11 +73,6 @@ def stated_bytes(compiled: jax.stages.Compiled) -> tuple[int, int]:
     return stats.argument_size_in_bytes, stats.temp_size_in_bytes + results
 
 
-def bytes_of(tree: Any) -> int:
-    """Return the bytes of a tree's arrays, from their shapes."""
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
-
-
 def most_bytes(programs: int) -> int:
     """Return the most bytes of a process whose programs state `programs` bytes."""
     # The allocator was measured to add 3%.

@@ -233,33 +233,6 @@ def holds_keys(array: Any) -> bool:
     return jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
 
 
-def numbers_of(array: Any) -> Any:
-    """Return an array as it is, and keys as their words, uint32 of one more axis."""
-    return jax.random.key_data(array) if holds_keys(array) else array
-
-
-def from_numbers(numbers: Any, like: Any) -> Any:
-    """Return the array whose `numbers_of` these are, with keys if `like` holds some."""
-    if not holds_keys(like):
-        return numbers
-    return jax.random.wrap_key_data(numbers, impl=jax.random.key_impl(jnp.zeros((), like.dtype)))
-
-
-def fast_key(key: jax.Array) -> jax.Array:
-    """Return a `mix2x32` key that follows from a scalar `key`. Don't draw from `key` as well.
-
-    Raises:
-        InvalidArgumentError: `key` is not one typed key.
-    """
-    if not is_key(key):
-        rule = "must be one typed key, as make_key or jax.random.key makes"
-        raise InvalidArgumentError("key", rule, key)
-    if jax.random.key_impl(key) == MIX2X32:
-        return key
-    # Two words drawn from the other generator make a key of ours.
-    return jax.random.wrap_key_data(jax.random.bits(key, (2,), jnp.uint32), impl=MIX2X32)
-
-
 # Counts of 64 bits, since JAX's integers have 32 unless `jax_enable_x64` is on. Updates pass 2**32
 # within days, and the steps of a single environment within minutes.
 _WORD = 1 << 32

@@ -17,8 +17,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from myriad.engine.devices import numbers_of
 from myriad.engine.fusion import count_primitives
-from myriad.engine.random import make_key, numbers_of
+from myriad.engine.random import make_key
 from myriad.envs.environment import Environment
 from myriad.envs.vector import float_parameters, scalar_floats, select_reset
 from myriad.envs.wrappers import nvec_of

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from myriad.engine.devices import named_leaves
-from myriad.engine.memory import bytes_of, require_room_for
+from myriad.engine.devices import bytes_of, named_leaves
+from myriad.engine.memory import require_room_for
 from myriad.engine.random import holds_keys, make_key
 from myriad.envs.environment import Environment
 from myriad.envs.vector import scalar_floats, with_values

@@ -19,12 +19,11 @@ import numpy as np
 
 from myriad import settings
 from myriad.agents.controller import ControllerLearner
-from myriad.engine.devices import arrays_by_name
+from myriad.engine.devices import arrays_by_name, bytes_of
 from myriad.engine.fusion import output_fusion
 from myriad.engine.machine import resolve_platform
 from myriad.engine.memory import (
     available_bytes,
-    bytes_of,
     require_room,
     require_room_for,
     stated_bytes,

@@ -13,16 +13,14 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from myriad.agents.agent import row_of, without_schedules
-from myriad.engine.devices import require_alive, shard_map
+from myriad.engine.devices import bytes_of, numbers_of, require_alive, shard_map
 from myriad.engine.fusion import output_fusion
 from myriad.engine.machine import resolve_platform
-from myriad.engine.memory import bytes_of
 from myriad.engine.random import (
     MIX2X32,
     Counter,
     holds_keys,
     make_key,
-    numbers_of,
     seed_key,
     words_of_seed,
 )

@@ -22,8 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from myriad import distributed
-from myriad.engine.devices import arrays_by_name, named_leaves
-from myriad.engine.random import from_numbers
+from myriad.engine.devices import arrays_by_name, from_numbers, named_leaves
 from myriad.errors import InvalidArgumentError
 from myriad.files import read_text, regular, replacing, write_errors_explained
 from myriad.xla import is_on_host
