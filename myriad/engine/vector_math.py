@@ -269,7 +269,8 @@ class _Value:
         held: what it is, once it has been computed.
         is_whole: somebody needs all of it.
         is_taken: somebody takes a column out of it, or out of what is computed from it.
-        is_mixed: somebody takes a column out of what is computed from it.
+        is_mixed: somebody takes a column out of what is computed from it. XLA itself takes columns
+            out of a stack. With such stacks as columns, bucket-brigade took 1.4 times as long.
         is_drawn: it is computed from a draw, so that computing it twice costs.
     """
 
