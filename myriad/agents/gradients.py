@@ -18,7 +18,7 @@ from flax.training.dynamic_scale import DynamicScale
 from myriad.agents.agent import DEFAULT_TOTAL_STEPS, Count, Learner, Mean, State, Widths
 from myriad.agents.minibatches import MANY_ENVS, mean_over_blocks
 from myriad.agents.networks import network_defaults
-from myriad.agents.networks.mlp import EXACT, Dtype, Precision
+from myriad.agents.networks.mlp import EXACT, Dtype, KernelInit, Precision
 from myriad.engine.random import Counter
 from myriad.envs import Environment
 from myriad.envs.wrappers import privileged_of
@@ -54,6 +54,8 @@ class GradientLearner(Learner[State]):
         hidden_sizes: widths of the hidden layers. In network cnn they follow the convolution, in
             network attention the mean of the tokens.
         activation: a name in `myriad.agents.networks.ACTIVATIONS`.
+        kernel_init: the initial weights: orthogonal, with the gain sqrt(2) and a small last layer,
+            or flax's lecun_normal or lecun_uniform in all layers.
         param_dtype: dtype of the parameters: float32, bfloat16 or float16. Each step is computed in
             float32 and rounded to it.
         compute_dtype: dtype of the network's products and activations.
@@ -71,6 +73,7 @@ class GradientLearner(Learner[State]):
     attention_patch: Annotated[int, Integer(1, 64)] = 2
     hidden_sizes: Widths = (64, 64)
     activation: str = "tanh"
+    kernel_init: KernelInit = "orthogonal"
     param_dtype: Dtype = "float32"
     compute_dtype: Dtype = "float32"
     output_dtype: Dtype = "float32"
@@ -114,6 +117,7 @@ class GradientLearner(Learner[State]):
             "hidden_sizes": ":" in actor,
             "critic_hidden_sizes": ":" in critic,
             "activation": ":" in actor and ":" in critic,
+            "kernel_init": ":" in actor and ":" in critic,
             "layer_norm": ":" in actor and ":" in critic,
             "attention": "attention" not in (actor, critic),
             "attention_patch": "attention" not in (actor, critic),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from myriad.agents.networks.mlp import ACTIVATIONS, Precision
+from myriad.agents.networks.mlp import ACTIVATIONS, KernelInit, Precision
 from myriad.envs.wrappers import privileged_of
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.ranges import require
@@ -93,6 +93,7 @@ class NetworkSpec:
     precision: Precision = dataclasses.field(default_factory=Precision)
     byte_channels: int = 0
     role: str = "actor"
+    kernel_init: KernelInit = "orthogonal"
 
     @classmethod
     def of(cls, learner: Any, role: str = "actor") -> "NetworkSpec":
@@ -134,6 +135,7 @@ class NetworkSpec:
             Precision.of(learner),
             (*space.shape, 1)[2] if is_bytes and len(space.shape) in (2, 3) else 0,
             role,
+            learner.kernel_init,
         )
 
     def build(self, num_outputs: int, output_scale: float = 1.0) -> Any:
@@ -143,7 +145,8 @@ class NetworkSpec:
 
         Args:
             num_outputs: the width of the last layer.
-            output_scale: the gain of its initial weights. A network of your own ignores it.
+            output_scale: the gain of its initial weights, if they are orthogonal. A network of your
+                own ignores it.
 
         Raises:
             UnknownNameError: there is no such network, activation or implementation of attention.
@@ -163,8 +166,23 @@ class NetworkSpec:
             activation=self.activation,
             layer_norm=self.layer_norm,
             output_scale=output_scale,
+            kernel_init=self.kernel_init,
             precision=self.precision,
         )
+
+    def grid(self, least_side: int = 1) -> tuple[int, int, int]:
+        """Return the height, width and channels of the observations.
+
+        Raises:
+            InvalidArgumentError: it is no grid, or a side is shorter.
+        """
+        shape = self.obs_shape if len(self.obs_shape) == 3 else (*self.obs_shape, 1)
+        if len(shape) != 3 or min(shape[:2]) < least_side:
+            field = "critic_network" if self.role == "critic" else "network"
+            least = f"{least_side} x {least_side}"
+            rule = f"needs a grid of {least} cells or more, not {[*self.obs_shape]}"
+            raise InvalidArgumentError(field, rule, self.name)
+        return shape
 
     def require_outputs(self, num_outputs: int) -> None:
         """Raise the errors of `build`, or InvalidArgumentError if your own network is unfit."""

@@ -9,8 +9,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from myriad.agents.networks.layers import ON_A_GRID, grid_of, hidden_layers, linear, normalized
-from myriad.agents.networks.mlp import ACTIVATIONS, Precision
+from myriad.agents.networks.cnn import ON_A_GRID
+from myriad.agents.networks.mlp import ACTIVATIONS, Network, Precision
 from myriad.errors import InvalidArgumentError, UnknownNameError
 
 AUTO = "auto"
@@ -25,7 +25,7 @@ _D_FEED_FORWARD = 2 * D_MODEL
 _POSITION_SCALE = 0.02
 
 
-class Transformer(nn.Module):
+class Transformer(Network, kw_only=True):
     """Patches of a grid as tokens, pre-norm attention layers, and the mean of the tokens.
 
     It follows Vaswani et al. (2017), "Attention is all you need", with the layer norm before each
@@ -36,17 +36,11 @@ class Transformer(nn.Module):
     Attributes:
         grid: the shape of an observation: height, width and channels.
         patch: the side of a patch in cells. The last patches are padded with zeros.
-        hidden_sizes: the width of each dense layer between the mean and the last layer.
-        num_outputs: the width of the last layer.
-        activation: activation of the feed-forward parts and the dense layers; a name in
-            `ACTIVATIONS`.
-        layer_norm: whether the dense layers are normalised as well.
-        output_scale: the gain of the last layer's initial weights.
-        attention: a name in `IMPLEMENTATIONS`.
-        precision: the dtypes. Softmax, layer norm and the mean are in float32.
+        attention: a name in `IMPLEMENTATIONS`. Other attributes are a `Network`'s. The dense layers
+            follow the mean, whose sum and the softmax are in float32.
 
     Example:
-        >>> network = Transformer((10, 10, 4), 2, (), 6)
+        >>> network = Transformer((), 6, "gelu", grid=(10, 10, 4), patch=2)
         >>> params = jax.jit(network.init)(jax.random.key(0), jnp.zeros((1, 400)))
         >>> network.apply(params, jnp.zeros((8, 400))).shape
         (8, 6)
@@ -56,24 +50,17 @@ class Transformer(nn.Module):
 
     grid: tuple[int, int, int]
     patch: int
-    hidden_sizes: tuple[int, ...]
-    num_outputs: int
-    activation: str = "gelu"
-    layer_norm: bool = False
-    output_scale: float = 1.0
     attention: str = "xla"
-    precision: Precision = Precision()
 
     @classmethod
     def of(cls, spec: Any, **fields: Any) -> "Transformer":
-        """Build the network that a `NetworkSpec` describes."""
         implementation, _ = choose_attention(spec.attention, spec.precision)
-        return cls(grid_of(spec), spec.attention_patch, attention=implementation, **fields)
+        return cls(grid=spec.grid(), patch=spec.attention_patch, attention=implementation, **fields)
 
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
         """Map `[B, H * W * C]` to `[B, num_outputs]`."""
-        dense = functools.partial(linear, precision=self.precision, scale=1.0)
+        dense = functools.partial(self.dense, scale=1.0)
         tokens = dense(D_MODEL)(patches(inputs.reshape(-1, *self.grid), self.patch))
         positions = self.param(
             "positions",
@@ -83,19 +70,15 @@ class Transformer(nn.Module):
         )
         tokens += positions.astype(tokens.dtype)[None]
         for _ in range(NUM_LAYERS):
-            heads = dense(3 * D_MODEL)(normalized(tokens, self.precision))
+            heads = dense(3 * D_MODEL)(self.normalized(tokens))
             heads = heads.reshape(*tokens.shape[:2], 3, NUM_HEADS, -1)
             attended = attend(self.attention, heads[:, :, 0], heads[:, :, 1], heads[:, :, 2])
             tokens += dense(D_MODEL)(attended.reshape(tokens.shape))
-            hidden = dense(_D_FEED_FORWARD)(normalized(tokens, self.precision))
+            hidden = dense(_D_FEED_FORWARD)(self.normalized(tokens))
             tokens += dense(D_MODEL)(ACTIVATIONS[self.activation](hidden))
-        tokens = normalized(tokens, self.precision)
+        tokens = self.normalized(tokens)
         mean = jnp.mean(tokens, axis=1, dtype=jnp.float32).astype(tokens.dtype)
-        hidden = hidden_layers(
-            mean, self.hidden_sizes, self.activation, self.precision, layer_norm=self.layer_norm
-        )
-        last = dense(self.num_outputs, scale=self.output_scale)(hidden)
-        return last.astype(self.precision.output_dtype)
+        return self.last(self.hidden_layers(mean, self.hidden_sizes))
 
 
 def patches(cells: jax.Array, patch: int) -> jax.Array:

@@ -7,31 +7,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from myriad.agents.networks.layers import ON_A_GRID, grid_of, hidden_layers, linear, normalized
-from myriad.agents.networks.mlp import ACTIVATIONS, Precision
+from myriad.agents.networks.mlp import Network
 
+# The cells of a grid share their weights, so normalising each cell by its own moments would only
+# make equal cells different. Preserving outputs works only for a dense first layer.
+ON_A_GRID = {"normalize_observations": False, "preserve_outputs": False}
 NUM_CHANNELS = 16
 _SIZE = 3
 
 
-class CNN(nn.Module):
+class CNN(Network, kw_only=True):
     """One convolution of 3 x 3 cells with 16 channels, then dense layers.
 
     Young and Tian (2019), "MinAtar: An Atari-inspired testbed", use it with a dense layer of 128.
     The convolution has stride 1 and no padding, so it maps `[H, W]` cells to `[H - 2, W - 2]`.
 
     Attributes:
-        grid: the shape of an observation: height, width and channels.
-        hidden_sizes: the width of each dense layer between the convolution and the last layer.
-        num_outputs: the width of the last layer.
-        activation: a name in `ACTIVATIONS`.
-        layer_norm: whether the convolution's channels and each dense layer are normalised before
-            their activation.
-        output_scale: the gain of the last layer's initial weights.
-        precision: the dtypes. Layer norm is in float32.
+        grid: the shape of an observation: height, width and channels. Other attributes are a
+            `Network`'s. Layer norm is that of the convolution's channels and of each dense layer.
 
     Example:
-        >>> network = CNN((10, 10, 4), (128,), 6)
+        >>> network = CNN((128,), 6, "relu", grid=(10, 10, 4))
         >>> params = network.init(jax.random.key(0), jnp.zeros((1, 400)))
         >>> network.apply(params, jnp.zeros((8, 400))).shape
         (8, 6)
@@ -40,40 +36,23 @@ class CNN(nn.Module):
     DEFAULTS: ClassVar = {"hidden_sizes": (128,), "activation": "relu", **ON_A_GRID}
 
     grid: tuple[int, int, int]
-    hidden_sizes: tuple[int, ...]
-    num_outputs: int
-    activation: str = "relu"
-    layer_norm: bool = False
-    output_scale: float = 1.0
-    precision: Precision = Precision()
 
     @classmethod
     def of(cls, spec: Any, **fields: Any) -> "CNN":
-        """Build the network that a `NetworkSpec` describes."""
-        return cls(grid_of(spec, least_side=_SIZE), **fields)
+        return cls(grid=spec.grid(least_side=_SIZE), **fields)
 
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
         """Map `[B, H * W * C]` to `[B, num_outputs]`."""
         hidden = self.convolved(inputs.reshape(-1, *self.grid)).reshape(inputs.shape[0], -1)
-        hidden = hidden_layers(
-            hidden, self.hidden_sizes, self.activation, self.precision, layer_norm=self.layer_norm
-        )
-        last = linear(self.num_outputs, self.precision, self.output_scale)(hidden)
-        return last.astype(self.precision.output_dtype)
+        return self.last(self.hidden_layers(hidden, self.hidden_sizes))
 
     def convolved(self, cells: jax.Array) -> jax.Array:
         """Apply the convolution to `[B, H, W, C]`."""
-        return self.activated(linear(NUM_CHANNELS, self.precision)(_neighbourhoods(cells)))
-
-    def activated(self, hidden: jax.Array) -> jax.Array:
-        """Apply the activation after a convolution and, if asked, layer norm before it."""
-        if self.layer_norm:
-            hidden = normalized(hidden, self.precision)
-        return ACTIVATIONS[self.activation](hidden)
+        return self.activated(self.dense(NUM_CHANNELS)(_neighbourhoods(cells)))
 
 
-class NatureCNN(CNN):
+class NatureCNN(CNN, kw_only=True):
     """Three convolutions without padding, then dense layers, for pictures of at least 36 x 36.
 
     Mnih et al. (2015), "Human-level control through deep reinforcement learning", use 32 channels
@@ -84,7 +63,7 @@ class NatureCNN(CNN):
         byte_channels: how many channels are bytes, the first ones. Other attributes are a `CNN`'s.
 
     Example:
-        >>> network = NatureCNN((84, 84, 4), (512,), 6, byte_channels=4)
+        >>> network = NatureCNN((512,), 6, "relu", grid=(84, 84, 4), byte_channels=4)
         >>> params = jax.eval_shape(network.init, jax.random.key(0), jnp.zeros((1, 84 * 84 * 4)))
         >>> sum(leaf.size for leaf in jax.tree.leaves(params))
         1687206
@@ -96,8 +75,7 @@ class NatureCNN(CNN):
 
     @classmethod
     def of(cls, spec: Any, **fields: Any) -> "NatureCNN":
-        """Build the network that a `NetworkSpec` describes."""
-        return cls(grid_of(spec, least_side=36), byte_channels=spec.byte_channels, **fields)
+        return cls(grid=spec.grid(least_side=36), byte_channels=spec.byte_channels, **fields)
 
     def convolved(self, cells: jax.Array) -> jax.Array:
         """Apply the convolutions to `[B, H, W, C]`."""
@@ -105,7 +83,7 @@ class NatureCNN(CNN):
         hidden = cells * np.where(is_byte, np.float32(1 / 255), np.float32(1))
         for num_channels, size, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
             blocks = _neighbourhoods(_blocks(hidden, stride), size // stride)
-            hidden = self.activated(linear(num_channels, self.precision)(blocks))
+            hidden = self.activated(self.dense(num_channels)(blocks))
         return hidden
 
 

@@ -1,4 +1,4 @@
-"""The learners' default network, a multilayer perceptron in flax, and the dtypes of every one."""
+"""The default network, a multilayer perceptron in flax, and what the others share with it."""
 
 import dataclasses
 import functools
@@ -13,6 +13,8 @@ import numpy as np
 from myriad.errors import InvalidArgumentError
 
 Dtype = Literal["float32", "bfloat16", "float16"]
+# How the first weights are drawn: as `orthogonal` does, or as flax's initialiser of this name.
+KernelInit = Literal["orthogonal", "lecun_normal", "lecun_uniform"]
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "elu": jax.nn.elu,
@@ -26,6 +28,7 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
 # by default.
 EXACT = jax.lax.Precision.HIGHEST
 _EPSILON = 1e-6  # of flax's layer norm
+_GAIN = float(np.sqrt(2))  # of the orthogonal weights of hidden layers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,16 +77,70 @@ FLOAT32 = Precision()
 
 # Linen and not nnx: a jitted call takes 1.06 times as long as with plain functions, but 9.5 to 15
 # times as long with `nnx.jit`.
-class MLP(nn.Module):
-    """Dense layers with activations between them, orthogonal initial weights and zero biases.
+class Network(nn.Module):
+    """What our networks share. A subclass has `__call__` and may have further fields.
 
     Attributes:
-        hidden_sizes: the width of each hidden layer; empty for a linear map.
+        hidden_sizes: the widths of the dense layers before the last one.
         num_outputs: the width of the last layer.
         activation: a name in `ACTIVATIONS`.
-        layer_norm: whether each hidden layer is normalised before its activation (Ba et al. 2016).
-        output_scale: the gain of the last layer's initial weights.
+        layer_norm: whether hidden layers are normalised before their activation (Ba et al. 2016).
+        output_scale: the gain of the last layer's initial weights, if they are orthogonal.
+        kernel_init: how initial weights are drawn. Biases begin at zero.
         precision: the dtypes. Layer norm is in float32.
+    """
+
+    # What a learner's hyperparameters are by default with this network.
+    DEFAULTS: ClassVar[dict[str, Any]] = {}
+
+    hidden_sizes: tuple[int, ...]
+    num_outputs: int
+    activation: str = "tanh"
+    layer_norm: bool = False
+    output_scale: float = 1.0
+    kernel_init: KernelInit = "orthogonal"
+    precision: Precision = FLOAT32
+
+    @classmethod
+    def of(cls, spec: Any, **fields: Any) -> Any:
+        """Build the network that a `NetworkSpec` describes."""
+        return cls(**fields)
+
+    def kernels(self, scale: float = _GAIN) -> Callable[..., jax.Array]:
+        """Return the initialiser of a layer's weights. Only orthogonal ones have a gain."""
+        if self.kernel_init == "orthogonal":
+            return orthogonal(scale)
+        return getattr(nn.initializers, self.kernel_init)()
+
+    def dense(self, num_outputs: int, scale: float = _GAIN) -> "Dense":
+        """Return a layer from `[..., I]` to `[..., num_outputs]` in the compute dtype."""
+        return Dense(num_outputs, self.kernels(scale), self.precision.hidden)
+
+    def last(self, hidden: jax.Array) -> jax.Array:
+        """Apply the last layer to `[B, I]`."""
+        outputs = self.dense(self.num_outputs, self.output_scale)(hidden)
+        return outputs.astype(self.precision.output_dtype)
+
+    def normalized(self, hidden: jax.Array) -> jax.Array:
+        """Apply a layer norm to the last axis in float32, and convert back to the compute dtype."""
+        norm = nn.LayerNorm(dtype="float32", param_dtype=self.precision.param_dtype)
+        return norm(hidden).astype(self.precision.compute_dtype)
+
+    def activated(self, hidden: jax.Array) -> jax.Array:
+        """Apply the activation and, if asked, layer norm before it."""
+        if self.layer_norm:
+            hidden = self.normalized(hidden)
+        return ACTIVATIONS[self.activation](hidden)
+
+    def hidden_layers(self, hidden: jax.Array, sizes: tuple[int, ...]) -> jax.Array:
+        """Apply dense layers of these sizes to `[B, I]`."""
+        for size in sizes:
+            hidden = self.activated(self.dense(size)(hidden))
+        return hidden
+
+
+class MLP(Network):
+    """Dense layers with activations between them.
 
     Example:
         >>> network = MLP((64, 64), 2)
@@ -92,20 +149,6 @@ class MLP(nn.Module):
         (8, 2)
     """
 
-    DEFAULTS: ClassVar[dict[str, Any]] = {}
-
-    hidden_sizes: tuple[int, ...]
-    num_outputs: int
-    activation: str = "tanh"
-    layer_norm: bool = False
-    output_scale: float = 1.0
-    precision: Precision = FLOAT32
-
-    @classmethod
-    def of(cls, _: Any, **fields: Any) -> "MLP":
-        """Build the network that a `NetworkSpec` describes."""
-        return cls(**fields)
-
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
         """Map `[B, D]` to `[B, num_outputs]`."""
@@ -113,12 +156,12 @@ class MLP(nn.Module):
         for size in self.hidden_sizes:
             if self.layer_norm:
                 before = dataclasses.replace(self.precision, output_dtype="float32")
-                hidden = Dense(size, orthogonal(np.sqrt(2)), before, centre)(hidden)
+                hidden = Dense(size, self.kernels(), before, centre)(hidden)
                 hidden = LayerNorm(self.precision.param_dtype)(hidden)
             else:
-                hidden = Dense(size, orthogonal(np.sqrt(2)), self.precision.hidden)(hidden)
+                hidden = self.dense(size)(hidden)
             hidden = ACTIVATIONS[self.activation](hidden.astype(self.precision.compute_dtype))
-        return Dense(self.num_outputs, orthogonal(self.output_scale), self.precision)(hidden)
+        return Dense(self.num_outputs, self.kernels(self.output_scale), self.precision)(hidden)
 
 
 class Dense(nn.Module):

@@ -7,8 +7,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from myriad.agents.networks.layers import hidden_layers, linear
-from myriad.agents.networks.mlp import Precision
+from myriad.agents.networks.mlp import Network
 from myriad.agents.networks.own import RecurrentOfFlat
 from myriad.errors import InvalidArgumentError
 
@@ -16,21 +15,14 @@ from myriad.errors import InvalidArgumentError
 _GAIN = math.sqrt(3)
 
 
-class GRU(nn.Module):
+class GRU(Network):
     """Dense layers, then a GRU as in Cho et al. (2014), then a linear layer.
 
-    The fields are those of `MLP`. The last of `hidden_sizes` is the width of the GRU, whose memory
+    The last of `hidden_sizes` is the width of the GRU, whose memory
     and gates are in float32.
     """
 
     DEFAULTS: ClassVar = {"preserve_outputs": False}
-
-    hidden_sizes: tuple[int, ...]
-    num_outputs: int
-    activation: str = "tanh"
-    layer_norm: bool = False
-    output_scale: float = 1.0
-    precision: Precision = Precision()
 
     @classmethod
     def of(cls, spec: Any, **fields: Any) -> RecurrentOfFlat:
@@ -48,18 +40,15 @@ class GRU(nn.Module):
     def __call__(self, carry: jax.Array, inputs: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Map a memory, `[B, H]`, and `[B, D]` to the next memory and `[B, num_outputs]`."""
         *sizes, size = self.hidden_sizes
-        hidden = hidden_layers(
-            inputs, tuple(sizes), self.activation, self.precision, layer_norm=self.layer_norm
-        )
+        hidden = self.hidden_layers(inputs, tuple(sizes))
         # One product for all gates. An update with flax's GRUCell, which has one for each, took 1.3
         # times as long on a CPU.
         of_inputs, of_memory = (
-            jnp.split(linear(3 * size, self.precision, _GAIN)(each).astype(jnp.float32), 3, axis=-1)
+            jnp.split(self.dense(3 * size, _GAIN)(each).astype(jnp.float32), 3, axis=-1)
             for each in (hidden, carry)
         )
         reset = nn.sigmoid(of_inputs[0] + of_memory[0])
         update = nn.sigmoid(of_inputs[1] + of_memory[1])
         new = jnp.tanh(of_inputs[2] + reset * of_memory[2])
         carry = (1 - update) * new + update * carry
-        last = linear(self.num_outputs, self.precision, self.output_scale)(carry)
-        return carry, last.astype(self.precision.output_dtype)
+        return carry, self.last(carry)

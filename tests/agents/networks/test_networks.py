@@ -47,6 +47,7 @@ def memory_of(leaf):
         ("ppo", "nature-cnn", OF_PICTURES),
         ("pqn", f"{OWN}:of_size", {}),
         ("dqn", "mlp", {f"agent.{name}_dtype": "float16" for name in ("param", "compute")}),
+        ("ppo", "cnn", {"agent.kernel_init": "lecun_normal"}),
         ("dqn", "mlp", {"agent.replay_memory": "host"}),
     ],
     ids=str,
@@ -83,6 +84,34 @@ def test_a_network_has_hyperparameters_of_its_own_which_yours_replace():
     assert (agent.hidden_sizes, agent.activation) == ((32,), "gelu")
     agent = make_agent("dqn", env)
     assert (agent.network, agent.hidden_sizes, agent.activation) == ("mlp", (64, 64), "relu")
+
+
+def first_weights(kernel_init):
+    """Return the initial kernels of actor and critic by layer, as the command line draws them."""
+    argv = ["train", "--env=snake", "--agent=ppo"]
+    fields, _ = parse([*argv, f"--agent.kernel-init={kernel_init}"]).fields()
+    learner = create_config(**fields).learner
+    params = jax.jit(lambda: learner.init(jax.random.key(0), 16).params)()
+    assert not any(leaf.any() for leaf in jax.tree.leaves(params) if leaf.ndim == 1)
+    return {
+        role: [layer["kernel"] for layer in params[role]["params"].values()]
+        for role in ("actor", "critic")
+    }
+
+
+@pytest.mark.slow
+def test_the_first_weights_are_orthogonal_or_lecuns():
+    weights = first_weights("orthogonal")
+    for role, gain in (("actor", 0.01), ("critic", 1.0)):
+        *_, hidden, last = weights[role]
+        np.testing.assert_allclose(hidden @ hidden.T, 2 * np.eye(64), atol=1e-5)
+        np.testing.assert_allclose(last.T @ last, gain**2 * np.eye(last.shape[1]), atol=1e-6)
+    for kernel_init, most in (("lecun_uniform", 3**0.5), ("lecun_normal", 2 / 0.8796)):
+        first, *_, last = first_weights(kernel_init)["actor"]
+        for kernel in (first, last):
+            scaled = np.abs(kernel) * np.sqrt(len(kernel))  # by the number of inputs
+            assert 0.9 * most < scaled.max() <= 1.001 * most
+            np.testing.assert_allclose(np.mean(scaled**2), 1, atol=0.2)
 
 
 def kernels(learner):
