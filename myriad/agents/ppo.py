@@ -80,6 +80,7 @@ class PPOState:
         return_stats: moments of the discounted return.
         running_return: the discounted return of the running episodes, `[N]`.
         loss_scale: the scale of the loss for float16; None if gradients need none.
+        memory: what the networks remember, leaves `[N, ...]`, if they have a memory.
     """
 
     params: dict[str, Any]
@@ -90,12 +91,17 @@ class PPOState:
     return_stats: RunningMoments | None
     running_return: jax.Array
     loss_scale: DynamicScale | None
+    memory: Any
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class PPOBatch:
-    """The inputs of the losses: `obs`, `[B, D]`, `choice`, `[B, C]`, and the others, `[B]`."""
+    """The inputs of the losses: `obs`, `[B, D]`, `choice`, `[B, C]`, and the others, `[B]`.
+
+    With a memory they are sequences, `[N, T, ...]`, with the ends of episodes, `done`, and the
+    `memory` before the first step, leaves `[N, ...]`.
+    """
 
     obs: jax.Array
     choice: jax.Array
@@ -103,6 +109,8 @@ class PPOBatch:
     value: jax.Array
     advantage: jax.Array
     target: jax.Array
+    done: jax.Array | None = None
+    memory: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -242,6 +250,7 @@ class PPO(RolloutLearner[PPOState]):
             return_stats=RunningMoments.create(()) if self.normalize_rewards else None,
             running_return=jnp.zeros(num_envs, jnp.float32),
             loss_scale=first.loss_scale,
+            memory=self.first_memory(num_envs),
         )
 
     def collect(

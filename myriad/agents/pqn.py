@@ -61,6 +61,7 @@ class PQNState:
         obs_stats: moments of the observations, `[D]`.
         return_stats: moments of the discounted return.
         running_return: the discounted return of the running episodes, `[N]`.
+        memory: what the network remembers, leaves `[N, ...]`, if it has a memory.
     """
 
     params: jax.Array
@@ -70,6 +71,7 @@ class PQNState:
     obs_stats: RunningMoments | None
     return_stats: RunningMoments | None
     running_return: jax.Array
+    memory: Any
 
 
 @jax.tree_util.register_dataclass
@@ -77,12 +79,15 @@ class PQNState:
 class PQNBatch:
     """The inputs of the loss: `obs`, `[B, D]`, `action`, float32 `[B, ...]`, and `target`, `[B]`.
 
-    float32 holds the numbers of actions exactly up to 2**24, so all columns can be one array.
+    float32 holds the numbers of actions exactly up to 2**24, so all columns can be one array. With
+    a memory they are sequences, as in `PPOBatch`.
     """
 
     obs: jax.Array
     action: jax.Array
     target: jax.Array
+    done: jax.Array | None = None
+    memory: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,6 +164,7 @@ class PQN(RolloutLearner[PQNState]):
             obs_stats=RunningMoments.create((obs_size,)) if self.normalize_observations else None,
             return_stats=RunningMoments.create(()) if self.normalize_rewards else None,
             running_return=jnp.zeros(num_envs, jnp.float32),
+            memory=self.first_memory(num_envs),
         )
 
     def collect(
@@ -252,11 +258,13 @@ class PQN(RolloutLearner[PQNState]):
 
     def _batch(self, state: PQNState, trajectory: Trajectory, last_obs: jax.Array) -> PQNBatch:
         last_value = self._network.best_value(self._values(state, last_obs))
-        return self._targeted(state, trajectory, last_value)
+        return self._valued(state, trajectory, trajectory.choice[1], last_value)
 
-    def _targeted(self, state: PQNState, trajectory: Trajectory, last_value: jax.Array) -> PQNBatch:
+    def _valued(
+        self, state: PQNState, trajectory: Trajectory, value: jax.Array, last_value: jax.Array
+    ) -> PQNBatch:
         """Add the targets, from the best values that were computed to choose the actions."""
-        action, value = trajectory.choice
+        action, _ = trajectory.choice
         target = lambda_returns(
             scale_rewards(state.return_stats, trajectory.reward),
             trajectory.next_value(value, last_value),

@@ -18,8 +18,8 @@ from myriad.agents.agent import Environments
 from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import discounted_return
 from myriad.agents.policies import legal_outputs
-from myriad.agents.ppo import PPO, PPOBatch, PPOState
-from myriad.agents.pqn import PQN, PQNBatch, PQNState
+from myriad.agents.ppo import PPO
+from myriad.agents.pqn import PQN
 from myriad.agents.trajectory import Trajectory, act_and_step
 from myriad.envs.vector import BatchState, select_reset
 from myriad.errors import InvalidArgumentError
@@ -42,10 +42,11 @@ class Recurrent:
     """Makes a learner of rollouts one of sequences, by backpropagation through a rollout's time.
 
     Derive from this and then from the learner, such as `PPO`. Of that it uses `_choose(state, keys,
-    outputs)`, which returns actions and what to keep of them, and `_inputs(state, obs)`. Write
-    `first_memory`, and `_step(params, memory, inputs)`, which returns the next memory, the outputs,
-    `[N, P]`, and the values, `[N]`. The state has a field `memory`, leaves `[N, ...]`, and a batch
-    the fields `done` and `memory`. Minibatches are whole rollouts of some environments.
+    outputs)`, which returns actions and what to keep of them, `_inputs(state, obs)` and `_valued`,
+    which makes a batch. Write `first_memory`, and `_step(params, memory, inputs)`, which returns
+    the next memory, the outputs, `[N, P]`, and the values, `[N]`. The state has a field `memory`,
+    leaves `[N, ...]`, and a batch the fields `done` and `memory`. Minibatches are whole rollouts of
+    some environments.
     """
 
     # Not a dataclass of `RolloutLearner`, whose defaults would replace those of the learner.
@@ -110,6 +111,15 @@ class Recurrent:
         state = dataclasses.replace(state, running_return=running_return, memory=memory)
         return state, batch_state, trajectory
 
+    def _batch(self: Any, state: Any, trajectory: RecurrentTrajectory, last_obs: jax.Array) -> Any:
+        """Return the learner's batch by environments, leaves `[N, T, ...]`."""
+        batch = self._valued(state, trajectory, trajectory.value, trajectory.last_value)
+        shape = trajectory.reward.shape
+        sequences = jax.tree.map(
+            lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]).swapaxes(0, 1), batch
+        )
+        return dataclasses.replace(sequences, done=trajectory.done.T, memory=trajectory.memory)
+
     def _unrolled(self: Any, params: Any, batch: Any) -> tuple[jax.Array, jax.Array, Any]:
         """Run through the sequences of some environments, leaves `[N, T, ...]`.
 
@@ -139,43 +149,12 @@ class Recurrent:
         return rows_of
 
 
-def by_environment(kind: Any, batch: Any, trajectory: RecurrentTrajectory) -> Any:
-    """Return a batch of rows, `[B, ...]`, as a `kind` of sequences, leaves `[N, T, ...]`."""
-    shape = trajectory.reward.shape
-    sequences = jax.tree.map(
-        lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]).swapaxes(0, 1), batch
-    )
-    return kind(**vars(sequences), done=trajectory.done.T, memory=trajectory.memory)
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class RecurrentPPOState(PPOState):
-    """PPO's state with the `memory` of `actor` and `critic`, leaves `[N, ...]`."""
-
-    memory: dict[str, Any]
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class PPOSequences(PPOBatch):
-    """PPO's batch by environments, leaves `[N, T, ...]`, and the memory before the first step."""
-
-    done: jax.Array
-    memory: dict[str, Any]
-
-
 @dataclasses.dataclass(frozen=True)
 class RecurrentPPO(Recurrent, PPO):
     """PPO of networks of which at least one has a memory."""
 
-    def init(self, key: jax.Array, num_envs: int) -> RecurrentPPOState:
-        """Draw the networks' parameters. Raises the errors of `require_num_envs`."""
-        first = super().init(key, num_envs)
-        return RecurrentPPOState(**vars(first), memory=self.first_memory(num_envs))
-
     def loss(self, params: dict[str, Any], batch: Any) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """Return the loss of PPO for the `PPOSequences` of some environments, and its metrics."""
+        """Return the loss of PPO for the sequences of some environments, and its metrics."""
         return self._loss(params, *self._unrolled(params, batch))
 
     def first_memory(self, num_envs: int) -> dict[str, Any]:
@@ -194,10 +173,6 @@ class RecurrentPPO(Recurrent, PPO):
         inputs = self._inputs(state, flatten(obs))
         actor, outputs = self._actor_step(state.params, memory["actor"], inputs)
         return self._action(state, key, outputs, greedy=greedy), memory | {"actor": actor}
-
-    def _batch(self, state: PPOState, trajectory: Any, last_obs: jax.Array) -> PPOSequences:
-        batch = self._valued(state, trajectory, trajectory.value, trajectory.last_value)
-        return by_environment(PPOSequences, batch, trajectory)
 
     def _step(
         self, params: dict[str, Any], memory: dict[str, Any], inputs: jax.Array
@@ -224,34 +199,12 @@ def _stepped(network: Any, params: Any, memory: Any, obs: jax.Array) -> tuple[An
     return memory, network.apply(params, obs)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class RecurrentPQNState(PQNState):
-    """PQN's state with the network's `memory`, leaves `[N, ...]`."""
-
-    memory: Any
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class PQNSequences(PQNBatch):
-    """PQN's batch by environments, leaves `[N, T, ...]`, and the memory before the first step."""
-
-    done: jax.Array
-    memory: Any
-
-
 @dataclasses.dataclass(frozen=True)
 class RecurrentPQN(Recurrent, PQN):
     """PQN of a network with a memory."""
 
-    def init(self, key: jax.Array, num_envs: int) -> RecurrentPQNState:
-        """Draw the network's parameters. Raises the errors of `require_num_envs`."""
-        first = super().init(key, num_envs)
-        return RecurrentPQNState(**vars(first), memory=self.first_memory(num_envs))
-
     def loss(self, params: jax.Array, batch: Any) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """Return the loss of PQN for the `PQNSequences` of some environments, and its metrics."""
+        """Return the loss of PQN for the sequences of some environments, and its metrics."""
         values, _, rows = self._unrolled(params, batch)
         return self._loss(values, rows)
 
@@ -266,10 +219,6 @@ class RecurrentPQN(Recurrent, PQN):
         inputs = self._inputs(state, flatten(obs))
         memory, values, _ = self._step(state.params, memory, inputs)
         return self._action(state, key, values, greedy=greedy), memory
-
-    def _batch(self, state: PQNState, trajectory: Any, last_obs: jax.Array) -> PQNSequences:
-        batch = self._targeted(state, trajectory, trajectory.last_value)
-        return by_environment(PQNSequences, batch, trajectory)
 
     def _step(
         self, params: jax.Array, memory: Any, inputs: jax.Array
