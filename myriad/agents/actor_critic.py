@@ -31,7 +31,7 @@ from myriad.agents.minibatches import MANY_ENVS, require_whole_parts
 from myriad.agents.networks import NetworkSpec
 from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import RunningMoments, normalize_obs, update_moments
-from myriad.agents.policies import LOG_STD_RANGE, GaussianPolicy, log_slope_of_tanh
+from myriad.agents.policies import GaussianPolicy
 from myriad.agents.q_learning import QNetwork
 from myriad.agents.replay import ReplayRing, Step, n_step, share_replay
 from myriad.agents.trajectory import act_and_step
@@ -44,47 +44,6 @@ from myriad.spaces import Box
 
 # Folded into a key for each purpose, so that no two draws share a stream.
 _COLLECT, _SAMPLE, _NOISE = range(3)
-
-
-@dataclasses.dataclass(frozen=True)
-class SquashedGaussianPolicy:
-    """The hyperbolic tangent of a diagonal Gaussian whose deviations depend on observations, too.
-
-    The `P = 2 C` outputs are the means, then the logarithms of the deviations. Choices from -1 to 1
-    span the box, so no draw is clipped. Source: Haarnoja et al. (2018), "Soft actor-critic
-    algorithms and applications", appendix C.
-
-    Raises:
-        InvalidArgumentError: the space is not a bounded Box.
-    """
-
-    space: Box
-
-    def __post_init__(self) -> None:
-        bounds = (self.space.low, self.space.high) if isinstance(self.space, Box) else (np.inf,)
-        if not all(np.isfinite(bound).all() for bound in bounds):
-            rule = "must be a Box with bounds for SAC and TD3; ppo learns other actions"
-            raise InvalidArgumentError("action_space", rule, self.space)
-
-    @property
-    def num_choices(self) -> int:
-        return math.prod(self.space.shape)
-
-    def sample(self, outputs: jax.Array, noise: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Return choices, `[N, C]`, and their log densities, `[N]`, for standard normal noise."""
-        mean, log_std = jnp.split(outputs, 2, axis=1)
-        log_std = jnp.clip(log_std, *LOG_STD_RANGE)
-        drawn = mean + jnp.exp(log_std) * noise
-        log_prob = -0.5 * jnp.square(noise) - log_std - 0.5 * math.log(2 * math.pi)
-        return jnp.tanh(drawn), jnp.sum(log_prob - log_slope_of_tanh(drawn), axis=1)
-
-    def mode(self, outputs: jax.Array) -> jax.Array:
-        """Return the middle of the distribution, `[N, C]`."""
-        return jnp.tanh(outputs[:, : self.num_choices])
-
-    def action(self, choice: jax.Array) -> jax.Array:
-        """Return the environment's actions `[N, *A]` for choices `[N, C]`."""
-        return GaussianPolicy(self.space).action(choice)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +87,7 @@ class TwinCritics:
 
 @dataclasses.dataclass(frozen=True)
 class ReplayActorCritic(GradientLearner[State]):
-    """An actor and two critics. A subclass has `num_outputs`, `init`, `explore`, `learn` and `act`.
+    """An actor and two critics. A subclass has `num_outputs`, `init`, `explore` and `learn`.
 
     An update is one step of every environment, then `gradient_steps` steps on samples of the
     buffer. There are none until `learning_starts` transitions were seen, and until then actions are
@@ -211,7 +170,7 @@ class ReplayActorCritic(GradientLearner[State]):
         """Return the first values of the state's fields that are not learned."""
         env = PrivilegedObservation(self.env) if self.sees_privileged else self.env
         obs, _ = jax.eval_shape(env.reset, make_key(0), env.default_params)
-        size, choice_shape = math.prod(obs.shape), (self.policy.num_choices,)
+        size, choice_shape = math.prod(obs.shape), (self.num_choices,)
         ring = ReplayRing.of(self, num_envs)
         step = Step.zeros((1, num_envs), size, obs.dtype, choice_shape, jnp.float32)
         obs_size, normalizes = self.actor.obs_size, self.normalize_observations
@@ -250,9 +209,21 @@ class ReplayActorCritic(GradientLearner[State]):
         )
         return state, batch_state, None
 
-    def of_actor(self, obs: jax.Array) -> jax.Array:
-        """Return what the actor sees of observations `[N, *O]`, flat `[N, D]`."""
-        return flatten(obs)[:, : self.actor.obs_size]
+    def act(self, state: Any, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
+        """Choose `[N, *A]` for observations `[N, *O]`: the mode if `greedy`, else to explore."""
+        if greedy:
+            return self.policy.action(self.mode(self.outputs(state, obs)))
+        return self.policy.action(self.explore(state, jax.random.split(key, obs.shape[0]), obs))
+
+    def outputs(self, state: Any, obs: jax.Array) -> jax.Array:
+        """Return the actor's outputs, `[N, num_outputs]`, for observations `[N, *O]`."""
+        actor, _ = self.split(state.params)
+        seen = flatten(obs)[:, : self.actor.obs_size]
+        return self.actor.values_in_blocks(actor, seen, state.obs_stats)
+
+    def mode(self, outputs: jax.Array) -> jax.Array:
+        """Return the choices, `[N, C]`, in the middle: the tangent of the first outputs."""
+        return jnp.tanh(outputs[:, : self.num_choices])
 
     def seen(self, state: Any, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return what actor and critics see of flat observations, `[B, D]` each, normalised."""
@@ -264,7 +235,7 @@ class ReplayActorCritic(GradientLearner[State]):
 
     def uniform(self, keys: jax.Array) -> jax.Array:
         """Draw choices `[N, C]` from -1 to 1 with keys `[N]`."""
-        shape = (self.policy.num_choices,)
+        shape = (self.num_choices,)
         keys = jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys)  # `explore` draws, too.
         return jax.vmap(lambda key: jax.random.uniform(key, shape, minval=-1.0))(keys)
 
@@ -322,10 +293,19 @@ class ReplayActorCritic(GradientLearner[State]):
         return params[: -2 * size], params[-2 * size :].reshape(2, size)
 
     @cached_property
-    def policy(self) -> SquashedGaussianPolicy:
-        """The choices of actions. Raises InvalidArgumentError if they have no bounds."""
+    def policy(self) -> GaussianPolicy:
+        """Maps choices to actions. Raises InvalidArgumentError if these have no bounds."""
         space: Any = self.env.action_space(self.env.default_params)
-        return SquashedGaussianPolicy(space)
+        bounds = (space.low, space.high) if isinstance(space, Box) else (np.inf,)
+        if not all(np.isfinite(bound).all() for bound in bounds):
+            rule = "must be a Box with bounds for SAC and TD3; ppo learns other actions"
+            raise InvalidArgumentError("action_space", rule, space)
+        return GaussianPolicy(space)
+
+    @property
+    def num_choices(self) -> int:
+        """The components of an action, `C`."""
+        return self.policy.num_outputs
 
     @cached_property
     def actor(self) -> QNetwork:
@@ -335,7 +315,7 @@ class ReplayActorCritic(GradientLearner[State]):
     @cached_property
     def critics(self) -> TwinCritics:
         """The networks that value choices."""
-        return TwinCritics(NetworkSpec.of(self, "critic"), self.policy.num_choices)
+        return TwinCritics(NetworkSpec.of(self, "critic"), self.num_choices)
 
     @property
     def optimizer(self) -> optax.GradientTransformation:

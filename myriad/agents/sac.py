@@ -5,6 +5,7 @@ flat observation, `C` the components of an action, `P` all parameters and `Q` th
 """
 
 import dataclasses
+import math
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
@@ -17,6 +18,7 @@ from myriad.agents.actor_critic import ReplayActorCritic
 from myriad.agents.agent import Mean, PositiveOrOff
 from myriad.agents.gradients import Learned, before_learning, gradient_step
 from myriad.agents.normalization import RunningMoments
+from myriad.agents.policies import LOG_STD_RANGE, log_slope_of_tanh
 from myriad.agents.replay import Experience, ReplayState
 from myriad.engine.random import Counter
 from myriad.envs.vector import BatchState
@@ -87,7 +89,7 @@ class SAC(ReplayActorCritic[SACState]):
     @property
     def num_outputs(self) -> int:
         """The width of the actor's output: a mean and a deviation of each component."""
-        return 2 * self.policy.num_choices
+        return 2 * self.num_choices
 
     def init(self, key: jax.Array, num_envs: int) -> SACState:
         """Draw the networks' parameters and allocate the buffer."""
@@ -133,7 +135,7 @@ class SAC(ReplayActorCritic[SACState]):
             )
             return state, metrics
 
-        noise_shape = (2, self.policy.num_choices)
+        noise_shape = (2, self.num_choices)
         return self.take_steps(key, state, batch_state, noise_shape, train_step)
 
     def loss(
@@ -154,7 +156,7 @@ class SAC(ReplayActorCritic[SACState]):
         )
 
         outputs = self.actor.values(jax.lax.stop_gradient(actor), next_obs)
-        choice, log_prob = self.policy.sample(outputs, noise[:, 0])
+        choice, log_prob = self.sample(outputs, noise[:, 0])
         next_value = jnp.min(
             self.critics.values(state.target_params, next_of_critic, choice), axis=0
         )
@@ -162,7 +164,7 @@ class SAC(ReplayActorCritic[SACState]):
         errors = batch.counted(self.critics.values(critics, of_critic, batch.action) - target[None])
         critic_loss = 0.5 * jnp.mean(jnp.sum(jnp.square(errors), axis=0))
 
-        choice, log_prob = self.policy.sample(self.actor.values(actor, obs), noise[:, 1])
+        choice, log_prob = self.sample(self.actor.values(actor, obs), noise[:, 1])
         value = jnp.min(
             self.critics.values(jax.lax.stop_gradient(critics), of_critic, choice), axis=0
         )
@@ -172,21 +174,22 @@ class SAC(ReplayActorCritic[SACState]):
 
     def temperature_loss(self, log_temperature: jax.Array, entropy: jax.Array) -> jax.Array:
         """Return the loss of the temperature (equation 18) for the policy's mean entropy."""
-        target = -self.policy.num_choices if self.target_entropy is None else self.target_entropy
+        target = -self.num_choices if self.target_entropy is None else self.target_entropy
         return jnp.exp(log_temperature) * (entropy - target)
-
-    def act(self, state: SACState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
-        """Choose `[N, *A]` for observations `[N, *O]`: the mode if `greedy`, else a draw."""
-        if greedy:
-            return self.policy.action(self.policy.mode(self._outputs(state, obs)))
-        keys = jax.random.split(key, obs.shape[0])
-        return self.policy.action(self.explore(state, keys, obs))
 
     def explore(self, state: SACState, keys: jax.Array, obs: jax.Array) -> jax.Array:
         """Draw choices `[N, C]` with keys `[N]`."""
-        noise = jax.vmap(lambda key: jax.random.normal(key, (self.policy.num_choices,)))(keys)
-        return self.policy.sample(self._outputs(state, obs), noise)[0]
+        noise = jax.vmap(lambda key: jax.random.normal(key, (self.num_choices,)))(keys)
+        return self.sample(self.outputs(state, obs), noise)[0]
 
-    def _outputs(self, state: SACState, obs: jax.Array) -> jax.Array:
-        actor, _ = self.split(state.params)
-        return self.actor.values_in_blocks(actor, self.of_actor(obs), state.obs_stats)
+    def sample(self, outputs: jax.Array, noise: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return choices, `[N, C]`, and their log densities, `[N]`, for standard normal noise.
+
+        Choices are the hyperbolic tangent of a diagonal Gaussian (appendix C). The outputs,
+        `[N, 2 C]`, are its means, then the logarithms of its deviations.
+        """
+        mean, log_std = jnp.split(outputs, 2, axis=1)
+        log_std = jnp.clip(log_std, *LOG_STD_RANGE)
+        drawn = mean + jnp.exp(log_std) * noise
+        log_prob = -0.5 * jnp.square(noise) - log_std - 0.5 * math.log(2 * math.pi)
+        return jnp.tanh(drawn), jnp.sum(log_prob - log_slope_of_tanh(drawn), axis=1)

@@ -74,7 +74,7 @@ class TD3(ReplayActorCritic[TD3State]):
     @property
     def num_outputs(self) -> int:
         """The width of the actor's output."""
-        return self.policy.num_choices
+        return self.num_choices
 
     def init(self, key: jax.Array, num_envs: int) -> TD3State:
         """Draw the networks' parameters and allocate the buffer."""
@@ -118,7 +118,7 @@ class TD3(ReplayActorCritic[TD3State]):
             target = self.followed(state.target_params, state.params)
             return dataclasses.replace(state, target_params=target), metrics["actor_loss"]
 
-        noise_shape = (self.policy.num_choices,)
+        noise_shape = (self.num_choices,)
         return self.take_steps(key, state, batch_state, noise_shape, train_step)
 
     def critic_loss(
@@ -130,7 +130,7 @@ class TD3(ReplayActorCritic[TD3State]):
         actor, critics = self.split(state.target_params)
         limit = self.target_noise_clip
         noise = jnp.clip(self.target_noise * noise, -limit, limit)
-        choice = jnp.clip(self.policy.mode(self.actor.values(actor, next_obs)) + noise, -1, 1)
+        choice = jnp.clip(self.mode(self.actor.values(actor, next_obs)) + noise, -1, 1)
         next_value = jnp.min(self.critics.values(critics, next_of_critic, choice), axis=0)
         target = batch.reward + batch.discount * next_value
         critics = params.reshape(2, -1)
@@ -141,23 +141,11 @@ class TD3(ReplayActorCritic[TD3State]):
         """Return minus the mean value of the actor's choices by the first critic."""
         obs, of_critic = self.seen(state, batch.obs)
         critics = state.critics.params.reshape(2, -1)
-        choice = self.policy.mode(self.actor.values(params, obs))
+        choice = self.mode(self.actor.values(params, obs))
         return -jnp.mean(self.critics.values(critics[:1], of_critic, choice))
-
-    def act(self, state: TD3State, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
-        """Choose `[N, *A]` for observations `[N, *O]`, with noise unless `greedy`."""
-        if greedy:
-            return self.policy.action(self._choice(state, obs))
-        return self.policy.action(self.explore(state, jax.random.split(key, obs.shape[0]), obs))
 
     def explore(self, state: TD3State, keys: jax.Array, obs: jax.Array) -> jax.Array:
         """Choose `[N, C]` with noise and keys `[N]`."""
-        shape = (self.policy.num_choices,)
-        noise = jax.vmap(lambda key: jax.random.normal(key, shape))(keys)
-        return jnp.clip(self._choice(state, obs) + self.exploration_noise * noise, -1, 1)
-
-    def _choice(self, state: TD3State, obs: jax.Array) -> jax.Array:
-        outputs = self.actor.values_in_blocks(
-            state.actor.params, self.of_actor(obs), state.obs_stats
-        )
-        return self.policy.mode(outputs)
+        noise = jax.vmap(lambda key: jax.random.normal(key, (self.num_choices,)))(keys)
+        choice = self.mode(self.outputs(state, obs))
+        return jnp.clip(choice + self.exploration_noise * noise, -1, 1)

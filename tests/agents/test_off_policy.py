@@ -10,7 +10,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from myriad import make_env
-from myriad.agents.actor_critic import SquashedGaussianPolicy, TwinCritics
+from myriad.agents.actor_critic import TwinCritics
 from myriad.agents.agent import alone
 from myriad.agents.dqn import DQN
 from myriad.agents.networks import NetworkSpec
@@ -18,7 +18,7 @@ from myriad.agents.sac import SAC
 from myriad.agents.td3 import TD3
 from myriad.engine.random import make_key
 from myriad.spaces import Box
-from tests.agents.plain_networks import SMALL, apply, q_value, sampled
+from tests.agents.plain_networks import SMALL, Unplayed, apply, q_value, sampled
 from tests.bits import assert_same_bits
 from tests.learners import trained
 
@@ -135,12 +135,13 @@ def test_sacs_gradient_steps_are_those_of_optax_on_the_sampled_batches(options, 
 
 
 def test_a_density_is_finite_however_far_a_choice_is_and_choices_span_the_box():
-    policy = SquashedGaussianPolicy(Box(np.float32([-2, 0]), np.float32([2, 10]), (2,)))
+    actions = Box(np.float32([-2, 0]), np.float32([2, 10]), (2,))
+    learner = SAC.create(Unplayed(Box(0.0, 1.0, (2,)), actions))
     outputs = jnp.tile(jnp.float32([0.4, -0.3, -0.5, 0.2]), (3, 1))
-    _, log_prob = policy.sample(outputs, jnp.float32([[-8, -8], [0, 0], [8, 8]]))
+    _, log_prob = learner.sample(outputs, jnp.float32([[-8, -8], [0, 0], [8, 8]]))
     assert np.isfinite(log_prob).all()
-    np.testing.assert_allclose(policy.mode(outputs[:1]), np.tanh([[0.4, -0.3]]), rtol=1e-6)
-    corners = policy.action(jnp.float32([[-1, -1], [0, 0], [1, 1]]))
+    np.testing.assert_allclose(learner.mode(outputs[:1]), np.tanh([[0.4, -0.3]]), rtol=1e-6)
+    corners = learner.policy.action(jnp.float32([[-1, -1], [0, 0], [1, 1]]))
     np.testing.assert_array_equal(corners, [[-2, 0], [0, 5], [2, 10]])
 
 
@@ -243,7 +244,9 @@ def test_td3s_actions_are_near_the_actors():
     state, keys = learner.init(make_key(0), 4), jax.random.split(jax.random.key(0), 4_000)
     obs = jnp.broadcast_to(jnp.float32([0.1, 0.2, 0.3]), (4_000, 3))
     noisy = learner.explore(state, keys, obs)
-    np.testing.assert_allclose(noisy.mean(0), learner._choice(state, obs)[0], atol=0.01)
+    np.testing.assert_allclose(
+        noisy.mean(0), learner.mode(learner.outputs(state, obs))[0], atol=0.01
+    )
     np.testing.assert_allclose(noisy.std(), 0.05, rtol=0.05)
 
 
