@@ -9,7 +9,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -17,28 +17,21 @@ import numpy as np
 import optax
 
 from myriad.agents.agent import (
-    Count,
     Environments,
     Fraction,
-    ManySteps,
-    Positive,
-    Repetitions,
     State,
     WidthsOrSame,
 )
-from myriad.agents.gradients import GradientLearner
-from myriad.agents.minibatches import MANY_ENVS, require_whole_parts
 from myriad.agents.networks import NetworkSpec
 from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import RunningMoments, normalize_obs, update_moments
 from myriad.agents.policies import GaussianPolicy
 from myriad.agents.q_learning import QNetwork
-from myriad.agents.replay import ReplayRing, Step, n_step, share_replay
+from myriad.agents.replay import ReplayLearner, Step, n_step
 from myriad.agents.trajectory import act_and_step
 from myriad.engine.gpu_loops import repeat_or_skip
-from myriad.engine.random import Counter, make_key
+from myriad.engine.random import Counter
 from myriad.envs.vector import BatchState
-from myriad.envs.wrappers import PrivilegedObservation
 from myriad.errors import InvalidArgumentError
 from myriad.spaces import Box
 
@@ -86,39 +79,22 @@ class TwinCritics:
 
 
 @dataclasses.dataclass(frozen=True)
-class ReplayActorCritic(GradientLearner[State]):
+class ReplayActorCritic(ReplayLearner[State]):
     """An actor and two critics. A subclass has `num_outputs`, `init`, `explore` and `learn`.
 
-    An update is one step of every environment, then `gradient_steps` steps on samples of the
-    buffer. There are none until `learning_starts` transitions were seen, and until then actions are
-    uniform. Values bootstrap through truncation. If `ReplayRing.of` keeps each observation once,
-    the critics don't learn from a truncated step. The state has the fields `num_updates`, `replay`,
-    `obs_stats` and `privileged_stats`, and parameters are those of the actor and then of both
-    critics.
+    Until learning starts, actions are uniform. Values bootstrap through truncation. The state has
+    the fields `obs_stats` and `privileged_stats` as well, and parameters are those of the actor and
+    then of both critics.
 
     Attributes:
-        gradient_steps: gradient steps in an update, `S`.
-        batch_size: transitions of a gradient step, `B`.
-        buffer_size: transitions that the buffer holds.
-        learning_starts: transitions before the first gradient step.
-        learning_rate: learning rate of Adam, for all that is learned.
-        gamma: the discount.
         polyak: the share of the target networks that stays when they follow.
         critic_network: network of the critics; None for that of the actor.
         critic_hidden_sizes: widths of its hidden layers; None for those of the actor.
     """
 
-    gradient_steps: Repetitions = 8
-    batch_size: Count = 256
-    buffer_size: Count = 100_000
-    learning_starts: ManySteps = 1_000
-    learning_rate: Positive = 3e-4
-    gamma: Fraction = 0.99
     polyak: Fraction = 0.995
-    activation: str = "relu"
     critic_network: str | None = None
     critic_hidden_sizes: WidthsOrSame = None
-    default_num_envs: ClassVar[int] = 8
     trains_critic: ClassVar[bool] = True
     per_device: ClassVar[frozenset[str] | None] = frozenset({"replay"})
 
@@ -137,7 +113,7 @@ class ReplayActorCritic(GradientLearner[State]):
 
     def require_fit(self) -> None:
         """Raise InvalidArgumentError if actions have no bounds or the networks can't be used."""
-        require_whole_parts(self.batch_size, self.gradient_accumulation)
+        super().require_fit()
         for network in (self.actor, self.critics.network):
             network.require_outputs()
 
@@ -146,20 +122,8 @@ class ReplayActorCritic(GradientLearner[State]):
         cls, num_envs: int, total_steps: int | None, chosen: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Take a gradient step for each transition, but fewer with many environments."""
-        many = {"buffer_size": 500_000, "learning_starts": 20_000} if num_envs >= MANY_ENVS else {}
+        many = super().defaults_for(num_envs, total_steps, chosen)
         return {"gradient_steps": min(num_envs, 64)} | many
-
-    def on_each_of(self, num_devices: int) -> Self:
-        """Give each device its share of the batch, of the buffer and of the steps that count."""
-        return share_replay(self, num_devices, "learning_starts")
-
-    def first_learning_update(self, num_envs: int) -> int:
-        complete = 1 + ReplayRing.of(self, num_envs).stride
-        return max(math.ceil(self.learning_starts / num_envs), complete)
-
-    def learns(self, state: Any, num_envs: int) -> jax.Array:
-        """Return whether this update learns, a boolean scalar."""
-        return state.num_updates.reaches(self.first_learning_update(num_envs) - 1)
 
     def drawn_params(self, key: jax.Array) -> list[jax.Array]:
         """Draw the parameters of the actor and of both critics."""
@@ -168,16 +132,13 @@ class ReplayActorCritic(GradientLearner[State]):
 
     def first_fields(self, num_envs: int) -> dict[str, Any]:
         """Return the first values of the state's fields that are not learned."""
-        env = PrivilegedObservation(self.env) if self.sees_privileged else self.env
-        obs, _ = jax.eval_shape(env.reset, make_key(0), env.default_params)
-        size, choice_shape = math.prod(obs.shape), (self.num_choices,)
-        ring = ReplayRing.of(self, num_envs)
-        step = Step.zeros((1, num_envs), size, obs.dtype, choice_shape, jnp.float32)
+        window = self.first_window(num_envs, (self.num_choices,), jnp.float32)
         obs_size, normalizes = self.actor.obs_size, self.normalize_observations
-        privileged = RunningMoments.create((size - obs_size,)) if self.sees_privileged else None
+        num_privileged = window.obs.shape[-1] - obs_size
+        privileged = RunningMoments.create((num_privileged,)) if self.sees_privileged else None
         return {
             "num_updates": Counter.of(0),
-            "replay": ring.init(n_step(step.held_by(ring), self.gamma)),
+            "replay": self.ring(num_envs).init(n_step(window, self.gamma)),
             "obs_stats": RunningMoments.create((obs_size,)) if normalizes else None,
             "privileged_stats": privileged if normalizes else None,
         }
@@ -195,7 +156,7 @@ class ReplayActorCritic(GradientLearner[State]):
         obs: Any = flatten(batch_state.obs)
         key, first = jax.random.fold_in(key, _COLLECT), jnp.uint32(0)
         batch_state, choice, result = act_and_step(key, first, batch_state, choose, envs)
-        final_obs, ring = flatten(result.final_obs), ReplayRing.of(self, obs.shape[0])
+        final_obs, ring = flatten(result.final_obs), self.ring(obs.shape[0])
         ended = (result.terminated, result.truncated)
         step = Step(obs, choice, result.reward, *ended, final_obs).held_by(ring)
         row = n_step(jax.tree.map(lambda leaf: leaf[None], step), self.gamma)
@@ -259,7 +220,7 @@ class ReplayActorCritic(GradientLearner[State]):
         """
         num_envs = flatten(batch_state.obs).shape[0]
         # One gather and one draw for all steps of the update.
-        ring, shape = ReplayRing.of(self, num_envs), (self.gradient_steps, self.batch_size)
+        ring, shape = self.ring(num_envs), (self.gradient_steps, self.batch_size)
         slots = ring.draw(jax.random.fold_in(key, _SAMPLE), state.replay, math.prod(shape))
         batch = ring.at(state.replay, slots)
         batch = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), batch)

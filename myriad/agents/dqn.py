@@ -5,7 +5,6 @@ size of a flattened observation, `A` the number of actions and `P` the number of
 """
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self
 
@@ -22,14 +21,12 @@ from myriad.agents.agent import (
     Limit,
     ManySteps,
     Mean,
-    Positive,
     PositiveOrOff,
     Repetitions,
     Weight,
 )
 from myriad.agents.gradients import (
     WHOLE_TRAINING,
-    GradientLearner,
     Learned,
     ManyUpdates,
     annealed,
@@ -37,7 +34,6 @@ from myriad.agents.gradients import (
     clip_by_norm,
     gradient_step,
 )
-from myriad.agents.minibatches import MANY_ENVS, require_whole_parts
 from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import (
     RunningMoments,
@@ -50,15 +46,15 @@ from myriad.agents.priorities import Priorities, importance_weights
 from myriad.agents.replay import (
     Experience,
     Memory,
+    ReplayLearner,
     ReplayRing,
     ReplayState,
     Step,
     n_step,
-    share_replay,
 )
 from myriad.agents.trajectory import act_and_step
 from myriad.engine.gpu_loops import repeat_or_skip
-from myriad.engine.random import Counter, make_key
+from myriad.engine.random import Counter
 from myriad.envs.vector import BatchState, Transition
 from myriad.errors import InvalidArgumentError
 from myriad.ranges import Integer
@@ -105,7 +101,7 @@ class DQNState:
 
 
 @dataclasses.dataclass(frozen=True)
-class DQN(GradientLearner[DQNState]):
+class DQN(ReplayLearner[DQNState]):
     """Mnih et al. (2015), "Human-level control through deep reinforcement learning", algorithm 1.
 
     It is double by default (van Hasselt et al. 2016, "Deep reinforcement learning with double
@@ -114,33 +110,20 @@ class DQN(GradientLearner[DQNState]):
     streams. Other differences from the first paper are Adam in place of RMSProp, a target network
     that follows softly, squared errors unless `huber_delta` is given, and observations and rewards
     that are scaled by running moments when they are sampled. By default a value bootstraps through
-    truncation, as in Pardo et al. (2018), "Time limits in reinforcement learning". A large
-    observation is kept once, as `ReplayRing.of` says, and nothing is learned from a truncated step.
-
-    An update is `train_every` steps of every environment, then `gradient_steps` steps on samples of
-    the buffer. There are no gradient steps until `learning_starts` transitions were seen. This is a
-    trip count and not a branch, and it depends only on the number of updates, so results don't
-    depend on how updates are cut into chunks.
+    truncation, as in Pardo et al. (2018), "Time limits in reinforcement learning".
 
     Attributes:
         train_every: steps of every environment in an update.
-        gradient_steps: gradient steps in an update.
-        batch_size: transitions of a gradient step, `B`.
-        buffer_size: transitions that the buffer holds. `ReplayRing` says what happens with more
-            environments than that.
         replay_memory: where the buffer lies: device, or host for a buffer that is larger than the
             device's memory. The host copies rows and samples to and from the device. Results are
             the same.
-        learning_starts: transitions before the first gradient step.
         priority_alpha: how much a transition's last error decides how often it is sampled; 0
             samples all transitions equally. All samples of an update are drawn before its first
             gradient step.
         priority_beta: how far weights correct for prioritised sampling. It rises to 1 while the
             learning rate falls.
-        learning_rate: learning rate of Adam.
         anneal_updates: updates over which the learning rate falls linearly to 0; "training" for the
             whole training, None for a constant rate.
-        gamma: the discount.
         n_step: rewards in a target before it bootstraps.
         bootstrap_truncated: bootstrap from the value of the last observation of a truncated
             episode; False treats a time limit as a termination.
@@ -163,12 +146,9 @@ class DQN(GradientLearner[DQNState]):
     train_every: Repetitions = 1
     gradient_steps: Repetitions = 2
     batch_size: Count = 128
-    buffer_size: Count = 100_000
     replay_memory: Memory = "device"
-    learning_starts: ManySteps = 1_000
     priority_alpha: Fraction = 0.0
     priority_beta: Fraction = 0.4
-    learning_rate: Positive = 3e-4
     anneal_updates: ManyUpdates = WHOLE_TRAINING
     gamma: Fraction = 0.995
     # Bounded, since the sum over these steps is unrolled in the program.
@@ -185,12 +165,10 @@ class DQN(GradientLearner[DQNState]):
     # Far above Adam's own 1e-8, so that tiny gradients take small steps.
     optimizer_epsilon: Weight = 1.5e-4
     max_grad_norm: Limit = 10.0
-    activation: str = "relu"
     layer_norm: bool = False
     # With unscaled rewards, DQN did not learn CartPole.
     normalize_rewards: bool = True
     losses: ClassVar[tuple[str, ...]] = ("loss", "epsilon")
-    default_num_envs: ClassVar[int] = 8
     structural: ClassVar[frozenset[str]] = frozenset({"priority_alpha"})
     per_device: ClassVar[frozenset[str] | None] = frozenset(
         {"replay", "priorities", "pending", "running_return"}
@@ -205,7 +183,7 @@ class DQN(GradientLearner[DQNState]):
     def require_fit(self) -> None:
         """Raise InvalidArgumentError if actions are not discrete or fields don't fit together."""
         q_learning.require_discrete_actions(type(self), self.env)
-        require_whole_parts(self.batch_size, self.gradient_accumulation)
+        super().require_fit()
         self._network.require_outputs()
 
     @classmethod
@@ -227,9 +205,7 @@ class DQN(GradientLearner[DQNState]):
                 taken = gradient_steps
             polyak = round(cls.polyak ** (taken / cls.gradient_steps), 3)
             defaults |= {"gradient_steps": gradient_steps, "polyak": polyak}
-        if num_envs >= MANY_ENVS:
-            defaults |= {"buffer_size": 500_000, "learning_starts": 20_000}
-        return defaults
+        return defaults | super().defaults_for(num_envs, total_steps, chosen)
 
     @property
     def steps_per_update(self) -> int:
@@ -240,30 +216,26 @@ class DQN(GradientLearner[DQNState]):
         if num_devices > 1 and self.replay_memory != "device":
             rule = f"must be 'device' with num_devices = {num_devices}"
             raise InvalidArgumentError("replay_memory", rule, self.replay_memory)
-        return share_replay(self, num_devices, "learning_starts", "exploration_steps")
+        explored = -(-self.exploration_steps // num_devices)
+        return dataclasses.replace(super().on_each_of(num_devices), exploration_steps=explored)
 
-    def first_learning_update(self, num_envs: int) -> int:
-        """Return the first update that learns, from 1. A transition must be complete then."""
-        complete = self.n_step + self._ring(num_envs).stride
-        num_steps = max(math.ceil(self.learning_starts / num_envs), complete)
-        return math.ceil(num_steps / self.train_every)
+    @property
+    def num_rewards(self) -> int:
+        return self.n_step
 
     def init(self, key: jax.Array, num_envs: int) -> DQNState:
         """Draw the network's parameters and allocate the buffer."""
         obs_size = self._network.obs_size
         first = before_learning(self, self._network.init(key))
-        obs, _ = jax.eval_shape(self.env.reset, make_key(0), self.env.default_params)
         action_shape = self.env.action_space(self.env.default_params).shape
-        shapes = math.prod(obs.shape), obs.dtype, action_shape
-        ring = self._ring(num_envs)
-        window = Step.zeros((self.n_step, num_envs), *shapes).held_by(ring)
+        window = self.first_window(num_envs, action_shape, jnp.int32)
         return DQNState(
             *first,
             # A copy, since the trainer donates the state and can donate a buffer only once. It is
             # float32, since the target's small steps would be lost in a narrower dtype.
             target_params=jnp.array(first.params, jnp.float32, copy=True),
             num_updates=Counter.of(0),
-            replay=ring.init(n_step(window, self.gamma)),
+            replay=self.ring(num_envs).init(n_step(window, self.gamma)),
             priorities=Priorities.create(self.buffer_size) if self.priority_alpha else None,
             pending=jax.tree.map(lambda leaf: leaf[1:], window) if self.n_step > 1 else None,
             obs_stats=RunningMoments.create((obs_size,)) if self.normalize_observations else None,
@@ -297,7 +269,7 @@ class DQN(GradientLearner[DQNState]):
         # All writes to the buffer come before this gather. In the other order XLA copies the whole
         # buffer in each step, which ran at 0.07 of the speed.
         num_envs = state.running_return.shape[0]
-        ring = self._ring(num_envs)
+        ring = self.ring(num_envs)
         slots, batch, weights = self._drawn(jax.random.fold_in(key, _SAMPLE), state, ring)
         batch = self._normalized(state, batch)
         # The target network doesn't change within an update, so one product gives all values.
@@ -327,7 +299,7 @@ class DQN(GradientLearner[DQNState]):
         errors = None
         if state.priorities is not None:
             errors = jnp.zeros((self.gradient_steps, self.batch_size), jnp.float32)
-        learns = state.num_updates.reaches(self.first_learning_update(num_envs) - 1)
+        learns = self.learns(state, num_envs)
         learned, totals, errors = repeat_or_skip(
             learns,
             self.gradient_steps,
@@ -405,7 +377,7 @@ class DQN(GradientLearner[DQNState]):
             return_stats = update_moments(return_stats, discounted, mean)
         final_obs = flatten(result.final_obs)
         truncated = result.truncated & self.bootstrap_truncated
-        ring = self._ring(running_return.shape[0])
+        ring = self.ring(running_return.shape[0])
         step = Step(obs, result.action, result.reward, terminated, truncated, final_obs)
         window = jax.tree.map(lambda leaf: leaf[None], step.held_by(ring))
         # One-step returns need no window, since the step itself is complete.
@@ -487,8 +459,8 @@ class DQN(GradientLearner[DQNState]):
         explored = steps / jnp.float32(self.exploration_steps)
         return q_learning.linear(self.epsilon_start, self.epsilon_end, explored)
 
-    def _ring(self, num_envs: int) -> ReplayRing:
-        return ReplayRing.of(self, num_envs, self.n_step, self.replay_memory)
+    def ring(self, num_envs: int) -> ReplayRing:
+        return dataclasses.replace(super().ring(num_envs), memory=self.replay_memory)
 
     @property
     def _network(self) -> q_learning.QNetwork:

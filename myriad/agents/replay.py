@@ -1,20 +1,24 @@
-"""Experience replay: a ring of columns, on the device or in the host's memory, sampled uniformly.
+"""Experience replay: a ring of columns, on the device or in the host's memory, and its learners.
 
 In docstrings `N` is the number of environments and `B` the number of sampled transitions.
 """
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import jax
 import jax.numpy as jnp
 from jax.experimental import compute_on
 from jax.typing import DTypeLike
 
-from myriad.agents.minibatches import require_whole_parts
+from myriad.agents.agent import Count, Fraction, ManySteps, Positive, Repetitions, State
+from myriad.agents.gradients import GradientLearner
+from myriad.agents.minibatches import MANY_ENVS, require_whole_parts
+from myriad.engine.random import make_key
+from myriad.envs.wrappers import PrivilegedObservation
 from myriad.errors import InvalidArgumentError
 from myriad.ranges import Integer
 
@@ -88,14 +92,6 @@ class ReplayRing:
     num_envs: int
     memory: Memory = "device"
     stride: int = 0
-
-    @classmethod
-    def of(cls, learner: Any, num_envs: int, n_step: int = 1, memory: Memory = "device") -> Self:
-        """Return a learner's ring, with a stride if it keeps large observations and enough rows."""
-        space = learner.env.observation_space(learner.env.default_params)
-        obs_bytes = math.prod(space.shape) * space.dtype.itemsize
-        is_kept_once = obs_bytes >= _KEPT_ONCE and learner.buffer_size // num_envs > 2 * n_step
-        return cls(learner.buffer_size, num_envs, memory, n_step if is_kept_once else 0)
 
     def __post_init__(self) -> None:
         for name in ("capacity", "num_envs"):
@@ -238,30 +234,6 @@ def _zeros_on_host(shapes: Any) -> Any:
     return spread(jax.device_put(zeros, jax.memory.Space.Host))
 
 
-def share_replay(learner: Any, num_devices: int, *counts: str) -> Any:
-    """Return a learner with one device's share of the batch, of the buffer and of the counts.
-
-    Args:
-        learner: the learner of all devices.
-        num_devices: the devices.
-        counts: names of its fields that count steps of all environments.
-
-    Raises:
-        InvalidArgumentError: the devices can't share the batch or the buffer.
-    """
-    for name in ("batch_size", "buffer_size"):
-        if (size := getattr(learner, name)) % num_devices:
-            raise InvalidArgumentError("num_devices", f"must divide {name} = {size:,}", num_devices)
-    learner = dataclasses.replace(
-        learner,
-        batch_size=learner.batch_size // num_devices,
-        buffer_size=learner.buffer_size // num_devices,
-        **{name: -(-getattr(learner, name) // num_devices) for name in counts},
-    )
-    require_whole_parts(learner.batch_size, learner.gradient_accumulation)
-    return learner
-
-
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Step:
@@ -276,22 +248,6 @@ class Step:
     terminated: jax.Array
     truncated: jax.Array
     final_obs: jax.Array | None
-
-    @classmethod
-    def zeros(
-        cls,
-        shape: tuple[int, ...],
-        obs_size: int,
-        obs_dtype: DTypeLike = jnp.float32,
-        action_shape: tuple[int, ...] = (),
-        action_dtype: DTypeLike = jnp.int32,
-    ) -> "Step":
-        """Return empty steps, leaves `[*shape]`, with flat observations, `[*shape, obs_size]`."""
-        obs = jnp.zeros((*shape, obs_size), obs_dtype)
-        reward = jnp.zeros(shape, jnp.float32)
-        action = jnp.zeros((*shape, *action_shape), action_dtype)
-        ended = jnp.zeros(shape, bool)
-        return cls(obs, action, reward, ended, ended, obs)
 
     def held_by(self, ring: ReplayRing) -> "Step":
         """Return the step without what a ring finds in later rows."""
@@ -360,3 +316,92 @@ def n_step(steps: Step, gamma: float) -> Experience:
             next_obs = jnp.where(is_later, final_obs[i], next_obs)
         alive = alive & ~(steps.terminated[i] | steps.truncated[i])
     return Experience(steps.obs[0], steps.action[0], reward, discount, next_obs, num_ahead)
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplayLearner(GradientLearner[State]):
+    """A learner from a replay buffer. Its state has the fields `num_updates` and `replay`.
+
+    An update is `steps_per_update` steps of every environment, then `gradient_steps` steps on
+    samples of the buffer. There are none until `learning_starts` transitions were seen. This is a
+    trip count and not a branch, and it depends only on the number of updates, so results don't
+    depend on how updates are cut into chunks. An observation of 1 KiB or more is kept once, if
+    there are enough rows, and then nothing is learned from a truncated step.
+
+    Attributes:
+        gradient_steps: gradient steps in an update.
+        batch_size: transitions of a gradient step, `B`.
+        buffer_size: transitions that the buffer holds. `ReplayRing` says what happens with more
+            environments than that.
+        learning_starts: transitions before the first gradient step.
+        learning_rate: learning rate of Adam.
+        gamma: the discount.
+    """
+
+    gradient_steps: Repetitions = 8
+    batch_size: Count = 256
+    buffer_size: Count = 100_000
+    learning_starts: ManySteps = 1_000
+    learning_rate: Positive = 3e-4
+    gamma: Fraction = 0.99
+    activation: str = "relu"
+    default_num_envs: ClassVar[int] = 8
+
+    def require_fit(self) -> None:
+        """Raise InvalidArgumentError if a batch can't be cut into equal parts."""
+        require_whole_parts(self.batch_size, self.gradient_accumulation)
+
+    @classmethod
+    def defaults_for(
+        cls, num_envs: int, total_steps: int | None, chosen: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Fill a larger buffer before learning from many environments."""
+        return {"buffer_size": 500_000, "learning_starts": 20_000} if num_envs >= MANY_ENVS else {}
+
+    def on_each_of(self, num_devices: int) -> Self:
+        """Give each device its share of the batch, of the buffer and of the steps that count."""
+        shares: dict[str, Any] = {"learning_starts": -(-self.learning_starts // num_devices)}
+        for name in ("batch_size", "buffer_size"):
+            if (size := getattr(self, name)) % num_devices:
+                rule = f"must divide {name} = {size:,}"
+                raise InvalidArgumentError("num_devices", rule, num_devices)
+            shares[name] = size // num_devices
+        require_whole_parts(shares["batch_size"], self.gradient_accumulation)
+        return dataclasses.replace(self, **shares)
+
+    @property
+    def num_rewards(self) -> int:
+        """The rewards in a target, before it bootstraps."""
+        return 1
+
+    def first_learning_update(self, num_envs: int) -> int:
+        """Return the first update that learns, from 1. A transition must be complete then."""
+        complete = self.num_rewards + self.ring(num_envs).stride
+        num_steps = max(math.ceil(self.learning_starts / num_envs), complete)
+        return math.ceil(num_steps / self.steps_per_update)
+
+    def learns(self, state: Any, num_envs: int) -> jax.Array:
+        """Return whether this update learns, a boolean scalar."""
+        return state.num_updates.reaches(self.first_learning_update(num_envs) - 1)
+
+    def ring(self, num_envs: int) -> ReplayRing:
+        """Return the ring, with a stride if it keeps large observations and enough rows."""
+        space: Any = self.env.observation_space(self.env.default_params)
+        obs_bytes = math.prod(space.shape) * space.dtype.itemsize
+        is_kept_once = (
+            obs_bytes >= _KEPT_ONCE and self.buffer_size // num_envs > 2 * self.num_rewards
+        )
+        stride = self.num_rewards if is_kept_once else 0
+        return ReplayRing(self.buffer_size, num_envs, stride=stride)
+
+    def first_window(
+        self, num_envs: int, action_shape: tuple[int, ...], action_dtype: DTypeLike
+    ) -> Step:
+        """Return the empty steps of a target, leaves `[num_rewards, N, ...]`."""
+        env = PrivilegedObservation(self.env) if self.sees_privileged else self.env
+        first, _ = jax.eval_shape(env.reset, make_key(0), env.default_params)
+        shape = (self.num_rewards, num_envs)
+        obs = jnp.zeros((*shape, math.prod(first.shape)), first.dtype)
+        reward, ended = jnp.zeros(shape, jnp.float32), jnp.zeros(shape, bool)
+        action = jnp.zeros((*shape, *action_shape), action_dtype)
+        return Step(obs, action, reward, ended, ended, obs).held_by(self.ring(num_envs))

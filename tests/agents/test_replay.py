@@ -231,7 +231,7 @@ def test_the_buffer_holds_the_n_step_experience_that_was_lived(
     rows = 31 - steps
     assert int(after.replay.num_writes) == rows
     rows -= steps * is_kept_once
-    columns = ReplayRing.of(learner, 3, steps).at(after.replay, jnp.arange(3 * rows))
+    columns = learner.ring(3).at(after.replay, jnp.arange(3 * rows))
     seen = set()
     for slot in range(3 * rows):
         row, env_index = divmod(slot, 3)
