@@ -395,8 +395,9 @@ class DQN(ReplayLearner[DQNState]):
         priorities = state.priorities
         if priorities is not None:
             if ring.stride:
-                priorities = priorities.emptied(ring.next_slots(state.replay))
-            priorities = priorities.added(ring.completed_slots(state.replay))
+                priorities = priorities.written(ring.next_slots(state.replay), 0)
+            slots = ring.completed_slots(state.replay)
+            priorities = priorities.written(slots, priorities.largest)
         return dataclasses.replace(
             state,
             replay=ring.write(state.replay, n_step(window, self.gamma), counts),

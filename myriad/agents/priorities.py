@@ -34,15 +34,10 @@ class Priorities:
         num_leaves = 1 << (num_slots - 1).bit_length()
         return cls(jnp.zeros(2 * num_leaves, jnp.float32), jnp.ones((), jnp.float32))
 
-    def added(self, slots: jax.Array) -> "Priorities":
-        """Return the priorities after transitions were written to `slots`, int32 `[N]`."""
-        values = jnp.broadcast_to(self.largest, slots.shape)
+    def written(self, slots: jax.Array, value: jax.Array | float) -> "Priorities":
+        """Return them with this priority in `slots`, int32 `[N]`. Those of 0 are not sampled."""
+        values = jnp.broadcast_to(jnp.float32(value), slots.shape)
         return Priorities(_with_leaves(self.sums, slots, values), self.largest)
-
-    def emptied(self, slots: jax.Array) -> "Priorities":
-        """Return the priorities without `slots`, int32 `[N]`, which are not sampled then."""
-        nothing = jnp.zeros(slots.shape, jnp.float32)
-        return Priorities(_with_leaves(self.sums, slots, nothing), self.largest)
 
     def updated(
         self, slots: jax.Array, errors: jax.Array, alpha: float, counts: jax.Array

@@ -111,7 +111,7 @@ class Recurrent:
         state = dataclasses.replace(state, running_return=running_return, memory=memory)
         return state, batch_state, trajectory
 
-    def _batch(self: Any, state: Any, trajectory: RecurrentTrajectory, last_obs: jax.Array) -> Any:
+    def _batch(self: Any, state: Any, trajectory: Any, last_obs: jax.Array) -> Any:
         """Return the learner's batch by environments, leaves `[N, T, ...]`."""
         batch = self._valued(state, trajectory, trajectory.value, trajectory.last_value)
         shape = trajectory.reward.shape
