@@ -148,20 +148,19 @@ def _section(group: Sequence[Outcome]) -> str:
     workload = group[0].case.workload
     actions = _ACTIONS.get(workload.agent, f"actions of the network {workload.agent}")
     headers = ["library", "steps/s", "95% interval", "Myriad's, times that", "compiling, s"]
-    table = markdown([*headers, "status"], [_cells(group[0], outcome) for outcome in group])
+    rows = []
+    for outcome in group:
+        cells = ["-"] * 4
+        if outcome.status == "ok":
+            found = spread(outcome.rates(), "rate")
+            ends = (found["rate"], found["rate_low"], found["rate_high"])
+            rate, low, high = (f"{float(f'{end:.3g}'):,.0f}" for end in ends)  # three digits
+            ratio = "1" if outcome is group[0] else times(group[0], outcome)
+            cells = [rate, f"{low} to {high}", ratio, _compiling(outcome)]
+        rows.append([outcome.case.side, *cells, outcome.status])
+    table = markdown([*headers, "status"], rows)
     notes = [f"* {outcome.case.side}: {outcome.reason}" for outcome in group if outcome.reason]
     return "\n".join([f"{_size(workload)} of {workload.env}, {actions}", "", table, *notes])
-
-
-def _cells(ours: Outcome, outcome: Outcome) -> list[str]:
-    name = outcome.case.side
-    if outcome.status != "ok":
-        return [name, "-", "-", "-", "-", outcome.status]
-    found = spread(outcome.rates(), "rate")
-    ends = (found["rate"], found["rate_low"], found["rate_high"])
-    rate, low, high = (f"{float(f'{end:.3g}'):,.0f}" for end in ends)  # three significant digits
-    ratio = "1" if outcome is ours else times(ours, outcome)
-    return [name, rate, f"{low} to {high}", ratio, _compiling(outcome), outcome.status]
 
 
 def _compiling(outcome: Outcome) -> str:

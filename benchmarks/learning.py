@@ -11,7 +11,7 @@ measure speed.
 
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,53 +51,38 @@ TARGETS = (
 )
 
 
-class Learning:
-    """Trains one target's agent, seed after seed, in a program that is compiled once.
+def train(target: LearningTarget, seeds: Iterable[int]) -> Iterator[Row]:
+    """Train one target's agent, seed after seed, in a program that is compiled once.
 
     A row holds the steps of all environments until the target was reached as `first`.
     """
+    import jax
 
-    def __init__(self, target: LearningTarget):
-        import jax
+    from myriad import create_config, make_key, make_train
 
-        from myriad import create_config, make_train
-
-        self.target = target
-        # The defaults are those of the default length, which the target cuts short.
-        config = create_config(target.env, target.agent)
-        self.num_envs: Any = config.num_envs
-        lengths = {
-            "steps_per_env": -(-target.total // self.num_envs),
-            "eval_frequency": max(1, target.budget // 25 // self.num_envs),
-            "eval_rollouts": NUM_EPISODES,
-            "num_devices": 1,
-        }
-        config = create_config(**config.fields() | lengths)
-        train = make_train(config)
-        self._steps = train.steps
-        self._train = jax.jit(train)
-
-    def train(self, seed: int) -> Row:
-        """Train one seed to the end."""
-        from myriad import make_key
-
-        scores = self._train(make_key(seed))["eval_return"].mean(axis=1)
-        reached = self._steps[scores >= self.target.target_return]
-        return {
-            "env": self.target.env,
-            "agent": self.target.agent,
-            "num_envs": self.num_envs,
+    # The defaults are those of the default length, which the target cuts short.
+    config = create_config(target.env, target.agent)
+    num_envs: Any = config.num_envs
+    lengths = {
+        "steps_per_env": -(-target.total // num_envs),
+        "eval_frequency": max(1, target.budget // 25 // num_envs),
+        "eval_rollouts": NUM_EPISODES,
+        "num_devices": 1,
+    }
+    training = make_train(create_config(**config.fields() | lengths))
+    compiled = jax.jit(training)
+    for seed in seeds:
+        scores = compiled(make_key(seed))["eval_return"].mean(axis=1)
+        reached = training.steps[scores >= target.target_return]
+        yield {
+            "env": target.env,
+            "agent": target.agent,
+            "num_envs": num_envs,
             "seed": seed,
             "first": int(reached[0]) if len(reached) else None,
-            "total": int(self._steps[-1]),
+            "total": int(training.steps[-1]),
             "final_return": float(scores[-1]),
         }
-
-
-def kept(target: LearningTarget, runs: Sequence[Row]) -> tuple[int, int]:
-    """Count the runs that reached the target in time and those that held it to the end."""
-    in_time = sum(run["first"] is not None and run["first"] <= target.budget for run in runs)
-    return in_time, sum(run["final_return"] >= target.final for run in runs)
 
 
 def check_targets(run: Run) -> bool:
@@ -109,15 +94,15 @@ def check_targets(run: Run) -> bool:
     print_headers(*headers, "in time", "final return", "held")
     succeeded = True
     for target in targets:
-        learning = Learning(target)
-        runs = [learning.train(seed) for seed in range(run.options.seeds or target.seeds)]
-        in_time, held = kept(target, runs)
+        runs = list(train(target, range(run.options.seeds or target.seeds)))
+        in_time = sum(each["first"] is not None and each["first"] <= target.budget for each in runs)
+        held = sum(each["final_return"] >= target.final for each in runs)
         firsts = [each["first"] for each in runs if each["first"] is not None]
         finals = [each["final_return"] for each in runs]
         print_row(
             target.env,
             target.agent,
-            learning.num_envs,
+            runs[0]["num_envs"],
             f"{target.target_return:g}",
             f"{statistics.median(firsts):,.0f} ({max(firsts):,})" if firsts else "never",
             f"{in_time} of {len(runs)} by {target.budget:,}",

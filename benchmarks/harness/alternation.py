@@ -63,16 +63,7 @@ def library_command(name: str) -> list[str]:
     return [sys.executable, "-m", "benchmarks.libraries", name]
 
 
-class LibraryProcess(Conversation):
-    """A running library. Leaving the `with` block ends it."""
-
-    def __init__(self, name: str):
-        # Two processes share a GPU only if neither takes three quarters of it at the start.
-        preallocate = os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-        super().__init__(library_command(name), {"XLA_PYTHON_CLIENT_PREALLOCATE": preallocate})
-
-
-_Pairs = list[tuple[LibraryProcess, Outcome]]
+_Pairs = list[tuple[Conversation, Outcome]]
 
 
 def alternate(cases: Sequence[Case], budget: Budget) -> list[Outcome]:
@@ -82,8 +73,12 @@ def alternate(cases: Sequence[Case], budget: Budget) -> list[Outcome]:
         One outcome per case, in their order, failed ones included.
     """
     outcomes = [Outcome(case) for case in cases]
+    # Two processes share a GPU only if neither takes three quarters of it at the start.
+    name = "XLA_PYTHON_CLIENT_PREALLOCATE"
+    environ = {name: os.environ.get(name, "false")}
     with contextlib.ExitStack() as stack:
-        children = [stack.enter_context(LibraryProcess(case.side)) for case in cases]
+        commands = [library_command(case.side) for case in cases]
+        children = [stack.enter_context(Conversation(each, environ)) for each in commands]
         pairs = list(zip(children, outcomes, strict=True))
         for child, outcome in pairs:  # all start before the first compilation is timed
             with _failure_noted(child, outcome):
@@ -123,20 +118,14 @@ def _describe_machine(outcome: Outcome, outcomes: Sequence[Outcome]) -> None:
     if not same and "jax" in hello["versions"]:
         ours = beside[0]["hardware"]["device_kind"]
         raise ChildError("refused", f"its JAX runs on the {kind}, and Myriad's on the {ours}")
-    hello["hardware"] = same[0] if same else _processor()
+    if same:
+        hello["hardware"] = same[0]
+    else:  # It runs on the processor, beside others on a GPU.
+        from myriad.hardware import cpu_name, host_memory, usable_cores
+
+        memory = {"memory_total_bytes": host_memory()[0]}
+        hello["hardware"] |= {"device_name": cpu_name(), "cores": usable_cores()} | memory
     hello["versions"] = {"myriad": beside[0]["versions"]["myriad"]} | hello["versions"]
-
-
-def _processor() -> dict[str, Any]:
-    """Describe the processor, for a library that runs there beside others on a GPU."""
-    from myriad.hardware import cpu_name, host_memory, usable_cores
-
-    return {
-        "device_kind": "cpu",
-        "device_name": cpu_name(),
-        "cores": usable_cores(),
-        "memory_total_bytes": host_memory()[0],
-    }
 
 
 def _run_rounds(pairs: _Pairs, budget: Budget) -> None:
@@ -144,7 +133,7 @@ def _run_rounds(pairs: _Pairs, budget: Budget) -> None:
 
     # One that has failed keeps its place in each round, so that ratios compare calls of the same
     # round.
-    def sample(child: LibraryProcess, outcome: Outcome) -> Any:
+    def sample(child: Conversation, outcome: Outcome) -> Any:
         seconds = None
         if outcome.status == "ok":
             with _failure_noted(child, outcome):
@@ -166,7 +155,7 @@ def _alive(pairs: _Pairs) -> _Pairs:
 
 
 @contextlib.contextmanager
-def _failure_noted(child: LibraryProcess, outcome: Outcome) -> Iterator[None]:
+def _failure_noted(child: Conversation, outcome: Outcome) -> Iterator[None]:
     """Turn a library's failure into its outcome, and end its process to free the machine."""
     try:
         yield

@@ -16,7 +16,7 @@ from benchmarks.harness.alternation import in_turns
 from benchmarks.harness.process import Reply, started
 from benchmarks.harness.programs import STEPS_PER_ENV, RolloutProgram, machine
 from benchmarks.harness.registry import SuiteError
-from benchmarks.harness.results import ResultsFile, Row, spread
+from benchmarks.harness.results import ResultsFile, spread
 from benchmarks.harness.tables import between, markdown, span_of
 from benchmarks.harness.worker import ChildError, calibrated
 from benchmarks.harness.workload import Workload
@@ -93,7 +93,26 @@ def measure_scaling(
             file.add([described | error.columns], {})
             continue
         for name, curve in wanted.items():
-            _save(name, curve, prepared, rates, described, file)
+            one = rates[curve[0]]
+            rows = []
+            points = []
+            lines = []
+            for point in curve:
+                own = rates[point]
+                sizes = {"devices": point.num_devices, "processes": 1, "num_envs": point.num_envs}
+                efficiency = [a / (point.num_devices * b) for a, b in zip(own, one, strict=True)]
+                row = described | sizes | {"arm": name, "num_steps": prepared[point]["num_steps"]}
+                row |= spread(own, "steps_per_s") | spread(efficiency, "efficiency")
+                rows.append(row)
+                points.append(sizes | {"steps_per_s": own})
+                shown = between(row, "efficiency") if point.num_devices > 1 else "1"
+                rate = f"{row['steps_per_s']:,.0f}"
+                lines.append([f"{point.num_devices}", f"{point.num_envs:,}", rate, shown])
+            where = {"env": described["env"], "agent": described["agent"]}
+            file.add(rows, where | {"scaling": name, "points": points})
+            print(f"\n{described['agent']} on {described['env']}, {name}\n")
+            headers = ("devices", "environments", "steps/s", f"efficiency ({span_of(one)})")
+            print(markdown(headers, lines))
 
 
 def _rates(
@@ -126,37 +145,6 @@ def _rates(
     }
 
 
-def _save(
-    name: str,
-    curve: Sequence[Point],
-    prepared: Mapping[Point, Reply],
-    rates: Mapping[Point, Sequence[float]],
-    described: Row,
-    file: ResultsFile,
-) -> None:
-    """Save and print a row for each number of devices, beginning with one device."""
-    one = rates[curve[0]]
-    rows = []
-    points = []
-    lines = []
-    for point in curve:
-        own = rates[point]
-        sizes = {"devices": point.num_devices, "processes": 1, "num_envs": point.num_envs}
-        efficiency = [a / (point.num_devices * b) for a, b in zip(own, one, strict=True)]
-        row = described | sizes | {"arm": name, "num_steps": prepared[point]["num_steps"]}
-        row |= spread(own, "steps_per_s") | spread(efficiency, "efficiency")
-        rows.append(row)
-        points.append(sizes | {"steps_per_s": own})
-        shown = between(row, "efficiency") if point.num_devices > 1 else "1"
-        rate = f"{row['steps_per_s']:,.0f}"
-        lines.append([f"{point.num_devices}", f"{point.num_envs:,}", rate, shown])
-    where = {"env": described["env"], "agent": described["agent"]}
-    file.add(rows, where | {"scaling": name, "points": points})
-    print(f"\n{described['agent']} on {described['env']}, {name}\n")
-    headers = ("devices", "environments", "steps/s", f"efficiency ({span_of(one)})")
-    print(markdown(headers, lines))
-
-
 # --- in the process of a point
 
 
@@ -187,9 +175,15 @@ def ready(declared: Workload, point: Point) -> Any:
         built.start()
         built.run(_BURN_IN_STEPS)
     else:
+        from myriad import create_config
         from myriad.programs import TrainingProgram
 
-        built = TrainingProgram(training_config(declared, point))
+        # The hyperparameters are always those for the declared number of environments. So weak
+        # scaling only changes the number of environments.
+        sizes = (declared.num_envs, STEPS_PER_ENV, declared.scan_chunk_size)
+        config = create_config(declared.env, declared.agent, *sizes, num_devices=point.num_devices)
+        fields: dict[str, Any] = config.fields() | {"num_envs": point.num_envs}
+        built = TrainingProgram(create_config(**fields))
         built.warm_up()
     if built.num_devices != point.num_devices:
         raise NotImplementedError(
@@ -197,17 +191,3 @@ def ready(declared: Workload, point: Point) -> Any:
         )
     built.run(built.scan_chunk_size)  # compiles what the first call of this length needs
     return built
-
-
-def training_config(declared: Workload, point: Point) -> Any:
-    """Return the configuration of a training.
-
-    The hyperparameters are always those for the declared number of environments. So weak scaling
-    only changes the number of environments.
-    """
-    from myriad import create_config
-
-    sizes = (declared.num_envs, STEPS_PER_ENV, declared.scan_chunk_size)
-    config = create_config(declared.env, declared.agent, *sizes, num_devices=point.num_devices)
-    fields: dict[str, Any] = config.fields() | {"num_envs": point.num_envs}
-    return create_config(**fields)

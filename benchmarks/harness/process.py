@@ -136,14 +136,10 @@ class Conversation(Supervised):
 
     def ask(self, request: dict[str, Any], timeout_s: float) -> Reply:
         """Send `request` and return its reply."""
-        self.send(request)
-        return self.reply(timeout_s)
-
-    def send(self, request: dict[str, Any]) -> None:
-        """Send `request`. `reply` returns its reply."""
         # the missing reply will show that the process is dead
         with contextlib.suppress(BrokenPipeError):
             print(json.dumps(request), file=self.process.stdin, flush=True)
+        return self.reply(timeout_s)
 
     def reply(self, timeout_s: float, memory_limit_bytes: int | None = None) -> Reply:
         """Return the next reply.

@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.harness.worker import answer
 from benchmarks.harness.workload import Case
 from benchmarks.libraries import array_libraries, jax_libraries, ours, ppo_training
-from benchmarks.libraries.server import Reply, Stepper, replies_to, require_env_id
+from benchmarks.libraries.server import Reply, Stepper, replies_to
 
 
 def hello(name: str) -> Reply:
@@ -83,15 +83,23 @@ def make_stepper(library: str, case: Case) -> Stepper:
     Args:
         library: the library behind the case, which may be one way to run it.
         case: the case.
+
+    Raises:
+        NotImplementedError: the library can't step this workload.
     """
+    workload = case.workload
     if library == "myriad":
-        return ours.make_stepper(case)
-    require_env_id(case, library)
+        trains = workload.agent == ppo_training.AGENT
+        return ours.MyriadTraining(workload) if trains else ours.MyriadStepper(case)
+    if not case.env_id:
+        raise NotImplementedError(
+            f"libraries.toml gives no name of {workload.env} in envs of [{library}]"
+        )
     if library in array_libraries.ENVS:
         return array_libraries.make_stepper(case)
     if library in jax_libraries.ENVS:
         return jax_libraries.ScanStepper(jax_libraries.ENVS[library](case.env_id), case)
-    return ppo_training.RejaxTraining(case.workload, case.env_id)
+    return ppo_training.RejaxTraining(workload, case.env_id)
 
 
 def main() -> None:

@@ -12,14 +12,7 @@ from typing import Any
 
 from benchmarks.harness.worker import seconds_of
 from benchmarks.harness.workload import Case, Workload
-from benchmarks.libraries.server import (
-    BURN_IN_STEPS,
-    SEED,
-    Reply,
-    Stepper,
-    Totals,
-    require_env_id,
-)
+from benchmarks.libraries.server import BURN_IN_STEPS, SEED, Reply, Stepper, Totals
 
 MAX_PROCESSES = 16
 # A library whose first steps would take longer is refused, because it would hold up all others.
@@ -224,7 +217,6 @@ def make_stepper(case: Case) -> VectorStepper:
             others wait.
     """
     library = case.side
-    require_env_id(case, library)
     if case.workload.agent != "random":
         raise NotImplementedError(
             f"only random actions are measured with {library}, "

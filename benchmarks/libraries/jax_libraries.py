@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from benchmarks.harness.worker import imported
 from benchmarks.harness.workload import Case
-from benchmarks.libraries.network_policy import NetworkPolicy, network_for
+from benchmarks.libraries.network_policy import NetworkPolicy
 from benchmarks.libraries.server import SEED, Stepper, Totals
 
 
@@ -59,7 +59,7 @@ class ScanStepper(Stepper):
         self.policy: NetworkPolicy | None = None
         if workload.agent != "random":
             shape = getattr(obs, "shape", ())[1:]
-            self.policy = network_for(workload.agent, shape, envs.num_actions)
+            self.policy = NetworkPolicy(workload.agent, shape, envs.num_actions)
         # The returns of running episodes, and the sums of ended ones.
         returned = (jnp.zeros(self.num_envs), jnp.zeros(self.num_envs)) if case.returns else None
         # Observations are only carried if the policy reads them, as in Myriad.

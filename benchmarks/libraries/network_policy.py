@@ -40,19 +40,29 @@ class NetworkPolicy:
 
     Args:
         agent: such as `mlp-64-64`, the widths of the hidden layers.
-        num_inputs: size of an observation.
-        num_actions: actions to choose from.
+        shape: the shape of an observation.
+        num_actions: actions to choose from, None where an action is no choice among a few.
+
+    Raises:
+        NotImplementedError: the agent is none, or the environment has no observations or actions
+            for a network.
     """
 
     uses_observation = True
 
-    def __init__(self, agent: str, num_inputs: int, num_actions: int):
+    def __init__(self, agent: str, shape: Sequence[int], num_actions: int | None):
         import numpy as np
 
+        if not is_network(agent):
+            raise NotImplementedError(f"beside a peer the agent {agent!r} is not measured")
+        if num_actions is None or len(shape) != 1:
+            raise NotImplementedError(
+                "the networks measured here choose among a few actions from a vector of numbers"
+            )
         rng = np.random.default_rng(0)
         self.kernels = [
             (rng.standard_normal(shape) / math.sqrt(shape[0])).astype(np.float32)
-            for shape in itertools.pairwise([num_inputs, *widths_of(agent), num_actions])
+            for shape in itertools.pairwise([*shape, *widths_of(agent), num_actions])
         ]
 
     def act(self, key: Any, obs: Any) -> Any:
@@ -64,19 +74,3 @@ class NetworkPolicy:
         for kernel in hidden:
             obs = jnp.tanh(obs @ jnp.asarray(kernel))
         return jax.random.categorical(key, obs @ jnp.asarray(last))
-
-
-def network_for(agent: str, shape: Sequence[int], num_actions: int | None) -> NetworkPolicy:
-    """Return the network of a workload's agent for observations of a shape.
-
-    Raises:
-        NotImplementedError: the agent is none, or the environment has no observations or actions
-            for a network.
-    """
-    if not is_network(agent):
-        raise NotImplementedError(f"beside a peer the agent {agent!r} is not measured")
-    if num_actions is None or len(shape) != 1:
-        raise NotImplementedError(
-            "the networks measured here choose among a few actions from a vector of numbers"
-        )
-    return NetworkPolicy(agent, shape[0], num_actions)

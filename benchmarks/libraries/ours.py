@@ -3,22 +3,14 @@
 from typing import Any
 
 from benchmarks.harness.workload import Case, Workload
-from benchmarks.libraries.network_policy import is_network, network_for
+from benchmarks.libraries.network_policy import NetworkPolicy, is_network
 from benchmarks.libraries.ppo_training import (
     ACTIVATION,
-    AGENT,
     HIDDEN_SIZES,
     HYPERPARAMETERS,
     TrainingStepper,
 )
 from benchmarks.libraries.server import SEED, Stepper, Totals
-
-
-def make_stepper(case: Case) -> Stepper:
-    """Build what steps, or trains, the workload of a case."""
-    if case.workload.agent == AGENT:
-        return MyriadTraining(case.workload)
-    return MyriadStepper(case)
 
 
 class MyriadStepper(Stepper):
@@ -36,7 +28,7 @@ class MyriadStepper(Stepper):
             params = env.default_params
             num_actions = getattr(env.action_space(params), "n", None)
             shape = env.observation_space(params).shape
-            agent: Any = network_for(workload.agent, shape, num_actions)
+            agent: Any = NetworkPolicy(workload.agent, shape, num_actions)
         else:
             agent = myriad.make_agent(workload.agent, env)
         self.record = case.record

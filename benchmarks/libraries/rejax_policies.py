@@ -37,12 +37,6 @@ def timed(train: Any, seed: int) -> tuple[Any, float]:
     return state, time.perf_counter() - start
 
 
-def num_steps_in(request: dict[str, Any]) -> int:
-    """Return how many steps a training makes in the requested seconds."""
-    _, seconds = timed(trainer(request, request["tried_steps"]), 0)
-    return max(_LEAST_STEPS, round(request["tried_steps"] * request["seconds"] / seconds))
-
-
 def arrays_of(agent: str, state: Any) -> dict[str, np.ndarray]:
     """Return a policy's layers in the order of their use, and its observation moments."""
     params = (state.q_ts if agent == "dqn" else state.actor_ts).params["params"]
@@ -64,7 +58,11 @@ def arrays_of(agent: str, state: Any) -> dict[str, np.ndarray]:
 def replies() -> Iterator[dict[str, Any]]:
     """Train each seed."""
     request = json.loads(sys.argv[1])
-    num_steps = num_steps_in(request) if request["seconds"] else request["num_steps"]
+    num_steps = request["num_steps"]
+    if request["seconds"]:
+        _, seconds = timed(trainer(request, request["tried_steps"]), 0)
+        fitting = round(request["tried_steps"] * request["seconds"] / seconds)
+        num_steps = max(_LEAST_STEPS, fitting)
     train = trainer(request, num_steps)
     yield {"num_steps": num_steps}
     for line in sys.stdin:

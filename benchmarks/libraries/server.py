@@ -139,11 +139,3 @@ def replies_to(
                 yield session.call()
             case "stats":
                 yield session.stats()
-
-
-def require_env_id(case: Case, library: str) -> None:
-    """Refuse an environment that libraries.toml does not name for a library."""
-    if not case.env_id:
-        raise NotImplementedError(
-            f"libraries.toml gives no name of {case.workload.env} in envs of [{library}]"
-        )
