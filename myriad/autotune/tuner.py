@@ -114,8 +114,7 @@ def autotune(
     if not config.env.startswith(OBJECT):
         config = config.changed(env=ENVIRONMENTS.resolve(config.env))
     hardware = fingerprint()
-    spelled_out = details(config, hardware)
-    key = key_of(config, hardware, spelled_out)
+    key, details = key_of(config, hardware)
     known = cache.get("chunk_size_configs", key)  # This also refuses a file that is not a cache.
     if (
         known is not None
@@ -159,7 +158,7 @@ def autotune(
             str(size): " ".join(f"{sample:.6g}" for sample in samples)
             for size, samples in times.items()
         },
-        "details": spelled_out,
+        "details": details,
     }
     cache.update("chunk_size_configs", key, entry)
     result = _result(config, entry, time.perf_counter() - start, from_cache=False)
@@ -226,19 +225,17 @@ def _result(
     )
 
 
-def details(config: TrainingConfig, hardware: Hardware) -> dict[str, Any]:
-    """Return everything that an answer depends on. Its hash is part of the key.
+def key_of(config: TrainingConfig, hardware: Hardware) -> tuple[str, dict[str, Any]]:
+    """Return the key of an answer, and everything that it depends on, whose hash ends the key.
 
-    Args:
-        config: the training.
-        hardware: the machine.
+    An example is `cartpole-control:dqn:100000:AMD-EPYC_24GB:configured:5a3c90ff`.
     """
     fields = {k: v for k, v in config.values().items() if k not in _IRRELEVANT}
     fields["agent_options"] = {
         name: v for name, v in fields["agent_options"].items() if name not in _IRRELEVANT_OPTIONS
     }
     versions = package_versions()
-    return {
+    details = {
         "config": fields,
         "device": {
             "kind": hardware.device_kind,
@@ -254,16 +251,9 @@ def details(config: TrainingConfig, hardware: Hardware) -> dict[str, Any]:
         "configured": is_configured(),
         "xla_flags": settings.xla_flags(),
     }
-
-
-def key_of(config: TrainingConfig, hardware: Hardware, spelled_out: dict[str, Any]) -> str:
-    """Return the key of an answer.
-
-    An example is `cartpole-control:dqn:100000:AMD-EPYC_24GB:configured:5a3c90ff`.
-    """
-    configured = "configured" if spelled_out["configured"] else "unconfigured"
+    configured = "configured" if is_configured() else "unconfigured"
     parts = (config.env, config.agent, config.num_envs, hardware.slug, configured)
-    return ":".join(map(str, (*parts, digest(spelled_out))))
+    return ":".join(map(str, (*parts, digest(details)))), details
 
 
 def record_profiles(

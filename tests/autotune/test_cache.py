@@ -142,7 +142,7 @@ def dqn(**fields):
 
 
 def key_of(config, machine=MACHINE):
-    return tuner.key_of(config, machine, tuner.details(config, machine))
+    return tuner.key_of(config, machine)[0]
 
 
 @pytest.mark.parametrize(
