@@ -88,13 +88,6 @@ class Tune(XlaFlags, TuneSettings):
         return _FAILED if result.best is None and settings.n_trials else 0
 
 
-class _Said(logging.Handler):
-    """Prints what is logged on standard error."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        say(record.getMessage())
-
-
 @contextlib.contextmanager
 def shown_progress(settings: TuneSettings) -> Iterator[list[Any]]:
     """Print what a campaign does, and a line for each trial that has ended.
@@ -105,7 +98,8 @@ def shown_progress(settings: TuneSettings) -> Iterator[list[Any]]:
     if settings.quiet:
         yield []
         return
-    logger, said = logging.getLogger("myriad.tuning"), _Said()
+    logger, said = logging.getLogger("myriad.tuning"), logging.Handler()
+    said.emit = lambda record: say(record.getMessage())
     words = {"COMPLETE": "done", "PRUNED": "pruned", "FAIL": "failed"}
     objective = settings.objectives[0]
     start, num_ended, values = time.monotonic(), itertools.count(1), []

@@ -62,7 +62,6 @@ class Confirmation:
         default: the score of the agent's defaults; None if they failed.
         candidates: the trials, best first by their scores on the fresh seeds. If the default
             failed, no difference from it is known.
-        seeds: the fresh seeds.
     """
 
     default: Score | None
@@ -143,8 +142,8 @@ def confirm(
 
     Args:
         default: the default's score; None if it failed.
-        scores: the candidates' scores by number, on as many seeds.
-        seeds: the fresh seeds.
+        scores: the candidates' scores by number.
+        seeds: the fresh seeds, as many in each score.
     """
     confidence = 1 - (1 - CONFIDENCE) / max(1, len(scores))
     candidates = []
@@ -253,12 +252,10 @@ class EnsemblePolicy(Learner[Any]):
             member.control(state[i], memory[i], jax.random.fold_in(key, i), obs, greedy=greedy)
             for i, member in enumerate(self.members)
         ]
-        actions, memories = zip(*chosen, strict=True)
-        return self._together(jnp.stack(actions)), memories
-
-    def _together(self, actions: jax.Array) -> jax.Array:
+        each, memories = zip(*chosen, strict=True)
+        actions = jnp.stack(each)
         if self.is_box:
-            return jnp.mean(actions, axis=0)
+            return jnp.mean(actions, axis=0), memories
         # The choice of most members, component by component.
         space = self.env.action_space(self.env.default_params)
         most = space.n if isinstance(space, Discrete) else max(space.nvec)
@@ -267,7 +264,7 @@ class EnsemblePolicy(Learner[Any]):
         # than one vote.
         weights = 1 + (count - jnp.arange(count)) / (count * (count + 1))
         votes = jax.nn.one_hot(actions, int(most)) * weights.reshape(-1, *[1] * actions.ndim)
-        return jnp.argmax(votes.sum(axis=0), axis=-1).astype(actions.dtype)
+        return jnp.argmax(votes.sum(axis=0), axis=-1).astype(actions.dtype), memories
 
 
 def train_again(
@@ -280,12 +277,7 @@ def train_again(
 ) -> dict[Any, list[Training]] | None:
     """Train configurations over seeds, in the programs of the trials.
 
-    Args:
-        programs: the programs.
-        fields: the configurations by the numbers of their trials, the default by None.
-        seeds: the training seeds.
-        is_interrupted: returns whether to stop now.
-        keeps_agents: keep the agents' states.
+    The configurations are named by the numbers of their trials, and the default by None.
 
     Returns:
         the trainings of each configuration in the order of the seeds; None after an interrupt. A

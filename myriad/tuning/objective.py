@@ -6,7 +6,6 @@ training seeds, and `E` the number of episodes for each.
 """
 
 import dataclasses
-import functools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -149,10 +148,6 @@ Take = Callable[[Shape | None], Training | None]
 class Programs:
     """The compiled programs of a study, one set for each shape, and the loop that trains in them.
 
-    Args:
-        settings: the campaign.
-        space: its search space.
-
     Attributes:
         compiled: the slots for trainings of each shape that was compiled.
     """
@@ -170,10 +165,6 @@ class Programs:
         What happens is "compiling", "ready" before it trains, "evaluated", or "failed". A training
         that you end while it is yielded leaves its slots to others. If a program crashes, all
         trainings in it fail.
-
-        Args:
-            take: called for the next training.
-            is_interrupted: returns whether to stop now.
         """
         while not is_interrupted() and (first := take(None)) is not None:
             shape = self.space.shape(first.fields)
@@ -193,8 +184,6 @@ class _Slots:
     """The slots of a population for trainings of one shape, each in as many as it has seeds.
 
     Attributes:
-        shape: the shape.
-        population: the compiled programs.
         num_bytes: the bytes that a training needs for all of its seeds.
     """
 
@@ -317,13 +306,16 @@ class _Slots:
                 training.fail(f"{', '.join(bad)} by step {self._steps(training):,}")
 
     def _evaluate(self, trainings: Sequence[Training]) -> None:
+        # A seed's episodes are the same in every trial, and no training has them. Fresh seeds have
+        # fresh episodes, so a winner isn't judged by those that selected it.
         first_seed = self._programs.settings.seed
+        key = key_alone(first_seed)
         active = np.zeros(self.population.num_slots, bool)
-        keys = [_evaluation_key(first_seed, first_seed)] * self.population.num_slots
+        keys = [key] * self.population.num_slots
         for training in trainings:
             for slot, seed in zip(self._slots[training], training.seeds, strict=True):
                 active[slot] = True
-                keys[slot] = _evaluation_key(first_seed, seed)
+                keys[slot] = jax.random.fold_in(key, seed - first_seed)
         returns, _ = self.population.evaluate(self._state, active, jnp.stack(keys))
         for training in trainings:
             slots = self._slots[training]
@@ -340,12 +332,3 @@ class _Slots:
 
     def _steps(self, training: Training) -> int:
         return training.update * self.population.steps_per_update
-
-
-@functools.cache
-def _evaluation_key(first_seed: int, seed: int) -> jax.Array:
-    """Return the key of a seed's evaluation episodes: the same in every trial, used by no training.
-
-    Fresh seeds have fresh episodes, so a winner isn't judged by the episodes that selected it.
-    """
-    return jax.random.fold_in(key_alone(first_seed), seed - first_seed)

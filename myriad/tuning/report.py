@@ -129,15 +129,10 @@ def train_command(config: TrainingConfig) -> str:
     words = ["myriad", "train"]
     for name, value in config.given.items():
         if value != [] or "." in name:
-            words += [f"--{name.replace('_', '-')}", _written(value)]
+            given = "none" if value is None else value
+            shown = str(given) if isinstance(given, str | float) else json.dumps(given)
+            words += [f"--{name.replace('_', '-')}", shown]
     return shlex.join(words)
-
-
-def _written(value: Any) -> str:
-    """Return a value as a flag takes it."""
-    if isinstance(value, str | float):
-        return str(value)
-    return "none" if value is None else json.dumps(value)
 
 
 def to_json(result: TuneResult) -> str:

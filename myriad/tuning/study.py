@@ -13,7 +13,7 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import optuna
@@ -52,8 +52,6 @@ class TrialLoop:
     """The ask-and-tell loop of one process: trials of one shape train together.
 
     Attributes:
-        study: the study, from `open_study`.
-        programs: the programs in which trials train.
         callbacks: called after each trial that has ended.
         permits: a semaphore that processes share, with a permit for each trial.
         ends_at: the time after which no further trial starts.
@@ -238,7 +236,6 @@ def open_study(settings: TuneSettings, space: SearchSpace) -> optuna.Study:
         UnknownNameError: there is no environment, agent, scenario or study to start from.
         NotInstalledError: Optuna is missing.
     """
-    identity = _identity(settings, space)
     storage = open_storage(settings.storage)
     try:
         with storage_errors():
@@ -264,7 +261,7 @@ def open_study(settings: TuneSettings, space: SearchSpace) -> optuna.Study:
                     raise
                 study = optuna.load_study(study_name=name, storage=storage)
                 is_new = False
-            _require_same(study, identity)
+            _require_same(study, settings, space)
             # Processes that share a study must not make the same draws.
             study.sampler = _sampler(settings, settings.seed % 2**32 if is_new else None)
             study.pruner = _pruner(settings)
@@ -278,13 +275,13 @@ def open_study(settings: TuneSettings, space: SearchSpace) -> optuna.Study:
         raise
 
 
-def _identity(settings: TuneSettings, space: SearchSpace) -> dict[str, Any]:
-    """Return the values that a study's trials must have in common, by the names of settings."""
+def _require_same(study: optuna.Study, settings: TuneSettings, space: SearchSpace) -> None:
+    """Require that a campaign has in common what a study's trials must have, or note it."""
     from myriad.envs import ENVIRONMENTS
 
     config = settings.config()
     agent = {name: value for name, value in settings.options.items() if name.startswith("agent.")}
-    return {
+    identity = {
         "env": settings.env if ":" in settings.env else ENVIRONMENTS.resolve(settings.env),
         "env_options": json.dumps(config.env_options, sort_keys=True),
         "agent": settings.agent,
@@ -296,9 +293,6 @@ def _identity(settings: TuneSettings, space: SearchSpace) -> dict[str, Any]:
         "seed": settings.seed,
         "num_seeds": settings.num_seeds,
     }
-
-
-def _require_same(study: optuna.Study, identity: Mapping[str, Any]) -> None:
     if not study.user_attrs.get("identity") and not study.get_trials(deepcopy=False):
         # The study is new, or it was created by a process that was killed here.
         study.set_user_attr("identity", identity)
