@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import optuna
+from optuna.trial import FrozenTrial
 
 from myriad.tuning.objective import Programs, Training
 from myriad.tuning.settings import TuneSettings
@@ -63,11 +64,14 @@ def run(
     trials: int,
     stop_after: int = 10**9,
     on_event: Callable[[str, Training, optuna.Study], None] = lambda *_: None,
-) -> None:
-    """Run trials, and stop after so many evaluations."""
+    space: SearchSpace | None = None,
+    trainer: type[Programs] = Values,
+) -> list[FrozenTrial]:
+    """Run trials, and stop after so many evaluations. Return the study's trials."""
     heard = []
+    space = space or bowl()
 
-    class Heard(Values):
+    class Heard(trainer):
         def train(self, take, is_interrupted=lambda: False):
             for happened, training in super().train(take, is_interrupted):
                 on_event(happened, training, study)
@@ -75,11 +79,12 @@ def run(
                 on_event("over" if training.is_over else "", training, study)
                 heard.extend([happened] if happened == "evaluated" else [])
 
-    study = open_study(made, bowl())
-    programs = Heard(TuneSettings(**{**vars(made), "n_trials": trials}), bowl())
+    study = open_study(made, space)
+    programs = Heard(TuneSettings(**{**vars(made), "n_trials": trials}), space)
     ends_at = time.time() + (made.timeout or 1e9)
     try:
         TrialLoop(study, programs, ends_at=ends_at).run(lambda: len(heard) >= stop_after)
+        return study.get_trials()
     finally:
         disconnect(study._storage)
 

@@ -10,9 +10,8 @@ from myriad.tuning import objective
 from myriad.tuning.confirmation import train_again
 from myriad.tuning.objective import NUM_EPISODES, Programs, boundaries
 from myriad.tuning.space import SearchSpace
-from myriad.tuning.storage import disconnect
-from myriad.tuning.study import TrialLoop, open_study
 from tests.tuning import small_space
+from tests.tuning.bowl import run
 from tests.tuning.small_space import SPACE
 
 GOOD = {"agent.learning_rate": 1e-3, "agent.num_epochs": 1, "agent.gamma": 0.99}
@@ -28,19 +27,13 @@ def run_all(settings, space):
     """Run a campaign; return its trials, and what happened to which in order."""
     events = []
 
-    class Heard(Programs):
-        def train(self, take, is_interrupted=lambda: False):
-            for happened, training in super().train(take, is_interrupted):
-                events.append((happened, training.origin.number))
-                yield happened, training
+    def heard(happened, training, study):
+        number = training.origin.number
+        state = study.trials[number].state.name
+        events.append((state if happened == "over" else happened, number))
 
-    study = open_study(settings, space)
-    try:
-        ended = [lambda _, trial: events.append((trial.state.name, trial.number))]
-        TrialLoop(study, Heard(settings, space), ended).run()
-        return study.get_trials(), events
-    finally:
-        disconnect(study._storage)
+    trials = run(settings, settings.n_trials, on_event=heard, space=space, trainer=Programs)
+    return trials, events
 
 
 @given(st.integers(1, 10_000), st.integers(1, 10_000), st.integers(1, 5_000))

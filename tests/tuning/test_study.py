@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import multiprocessing
 import sqlite3
 import subprocess
 import sys
@@ -14,14 +15,17 @@ from typing import Any
 import optuna
 import pytest
 from optuna.storages.journal import JournalFileBackend
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy import text
 
 from myriad.errors import InvalidArgumentError
 from myriad.tuning import study as study_module
+from myriad.tuning import tune
 from myriad.tuning.settings import TuneSettings
 from myriad.tuning.storage import disconnect, open_storage, shown_storage
 from myriad.tuning.study import BEST_CONFIRMED, open_study, retried
+from tests.child_processes import until
+from tests.tuning import small_space
 from tests.tuning.bowl import MIDDLE, bowl, run, settings
 
 BOWL = Path(__file__).with_name("bowl.py")
@@ -68,9 +72,8 @@ def points(trials: list[FrozenTrial]) -> set[tuple]:
 def test_the_same_seed_gives_the_same_first_trials_and_another_others(tmp_path):
     drawn = []
     for number, seed in enumerate([1, 1, 2]):
-        storage = f"{tmp_path}/{number}.journal"
-        run(settings(storage, seed=seed), 4)
-        drawn.append([trial.params for trial in trials_of(storage)])
+        trials = run(settings(f"{tmp_path}/{number}.journal", seed=seed), 4)
+        drawn.append([trial.params for trial in trials])
     assert drawn[0] == drawn[1]
     assert drawn[0][0] == drawn[2][0] == MIDDLE  # what is known to be good comes first
     assert drawn[0][1:] != drawn[2][1:]
@@ -110,10 +113,10 @@ def test_a_study_of_another_campaign_or_space_is_refused(two_studies, change, sa
 
 
 def test_the_best_of_another_study_is_tried_once_in_one_that_exists_or_not(storage):
-    run(settings(storage, "before"), 5)
+    before = run(settings(storage, "before"), 5)
     run(settings(storage, "after"), 1)
-    best = max(trials_of(storage, "before"), key=lambda trial: trial.value)
-    worst = min(trials_of(storage, "before"), key=lambda trial: trial.value)
+    best = max(before, key=lambda trial: trial.value)
+    worst = min(before, key=lambda trial: trial.value)
     for _ in range(2):
         run(settings(storage, "after", warm_start=("before",)), 1)
     with study_of(settings(storage, "before")) as study:
@@ -160,8 +163,7 @@ def test_a_trial_of_a_silent_process_is_tried_again_by_another_and_left_to_it(
             silence(storage)
             run(settings(storage), 1)
 
-    run(settings(storage), 1, on_event=fall_silent)
-    failed, other, again, in_its_place = trials_of(storage)
+    failed, other, again, in_its_place = run(settings(storage), 1, on_event=fall_silent)
     assert states([failed, other, again, in_its_place]) == ["FAIL", *["COMPLETE"] * 3]
     assert retried([again]) == {failed.number}
     assert again.params == failed.params == MIDDLE
@@ -169,12 +171,10 @@ def test_a_trial_of_a_silent_process_is_tried_again_by_another_and_left_to_it(
 
 def test_an_interrupt_queues_what_runs_however_often_it_comes(storage):
     for _ in range(6):
-        run(settings(storage), 1, stop_after=1)
-    trials = trials_of(storage)
+        trials = run(settings(storage), 1, stop_after=1)
     assert states(trials) == ["FAIL"] * 6 + ["WAITING"]
     assert retried(trials) == set(range(6))
-    run(settings(storage), 1)
-    assert trials_of(storage)[-1].params == MIDDLE
+    assert run(settings(storage), 1)[-1].params == MIDDLE
 
 
 def test_no_trial_starts_after_the_timeout(monkeypatch):
@@ -200,6 +200,39 @@ def test_processes_share_a_new_file(tmp_path, kind):
     assert [trial.number for trial in trials] == list(range(10))
     assert states(trials) == ["COMPLETE"] * 10
     assert len(points(trials)) == 10
+
+
+@pytest.mark.long
+def test_trials_of_killed_processes_are_run_again_by_others(tmp_path):
+    ended = []
+    killed = []
+
+    def kill_them(study, trial):
+        ended.append(trial.number)
+        if not killed:
+            # Both have as many as fit, so that neither is asking for another one.
+            only = (TrialState.RUNNING,)
+            until(lambda: sum(len(each.params) == 3 for each in study.get_trials(states=only)) == 4)
+            killed.extend(multiprocessing.active_children())
+            for each in killed:
+                each.kill()
+
+    sizes = {"n_jobs": 2, "n_trials": 8, "num_steps": 20_480}
+    made = small_space.settings(tmp_path, **sizes, pruner="none", output=tmp_path)
+    with tune(made, [kill_them]) as result:
+        trials = result.study.get_trials()
+        assert result.num_ended == len({*ended}) == 8
+    complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
+    failed = [trial for trial in trials if trial.state == TrialState.FAIL]
+    assert len(complete) == 8
+    assert failed
+    assert len(complete) + len(failed) == len(trials)
+    again = {number: trial.params for trial in complete for number in retried([trial])}
+    for trial in failed:
+        # Parameters that were not drawn yet are drawn when it is run again.
+        assert again[trial.number] == again[trial.number] | trial.params
+    assert len(killed) == 2
+    assert not multiprocessing.active_children()
 
 
 @pytest.mark.parametrize(
