@@ -156,7 +156,7 @@ def _knobs(declared: Training, run: Run) -> None:
             "steps_per_s": rates[name],
         }
     run.file.add(rows, _described(declared) | {"arms": arms})
-    print(ratio_table("variant", rates))
+    print(ratio_table(rates))
 
 
 def _target(declared: Training, run: Run) -> None:

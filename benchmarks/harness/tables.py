@@ -29,7 +29,7 @@ def print_row(*cells: object) -> None:
     print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
 
-def ratio_table(what: str, rates: Mapping[str, Sequence[float]]) -> str:
+def ratio_table(rates: Mapping[str, Sequence[float]]) -> str:
     """Return a line per variant: its median, and its ratio to the first one, round by round."""
     first, of_first = next(iter(rates.items()))
     lines = []
@@ -38,7 +38,7 @@ def ratio_table(what: str, rates: Mapping[str, Sequence[float]]) -> str:
         shown = between(found, "times") if name != first else "1"
         median = statistics.median(own)
         lines.append([name, f"{median:,.0f}" if median >= 100 else f"{median:,.2f}", shown])
-    return markdown((what, "steps/s", f"times {first} ({span_of(of_first)})"), lines)
+    return markdown(("variant", "steps/s", f"times {first} ({span_of(of_first)})"), lines)
 
 
 def between(row: Row, name: str, form: str = ".2f") -> str:

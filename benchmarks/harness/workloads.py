@@ -185,9 +185,9 @@ def _check(declaration: Declaration) -> None:
             known(name, declaration.workloads.get("throughput", {}), "workload of a target")
 
 
-def tier_from_environment(environ: Mapping[str, str] = os.environ) -> str:
+def tier_from_environment() -> str:
     """Return the tier named by MYRIAD_TIER, or `quick` if it is not set."""
-    return known(environ.get("MYRIAD_TIER") or "quick", TIERS, "MYRIAD_TIER")
+    return known(os.environ.get("MYRIAD_TIER") or "quick", TIERS, "MYRIAD_TIER")
 
 
 def sizes_of(suite: str, env: str, num_envs: int | None = None, *, full: bool) -> list[Workload]:

@@ -58,9 +58,9 @@ class ProfileCache:
             raise InvalidArgumentError(says) from None
         return {
             section: {
-                key: {name: value for name, value in entry.items() if name != _CHECKSUM}
+                key: entry
                 for key, entry in entries
-                if isinstance(entry, dict) and entry.get(_CHECKSUM) == _checksum(entry)
+                if isinstance(entry, dict) and entry.pop(_CHECKSUM, None) == digest(entry)
                 if version == SCHEMA_VERSION
             }
             for section, entries in found.items()
@@ -140,13 +140,9 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def _checksum(entry: Entry) -> str:
-    return digest({name: value for name, value in entry.items() if name != _CHECKSUM})
-
-
 def _dump(path: Path, content: dict[str, dict[str, Entry]]) -> None:
     signed = {
-        section: {key: entry | {_CHECKSUM: _checksum(entry)} for key, entry in entries.items()}
+        section: {key: entry | {_CHECKSUM: digest(entry)} for key, entry in entries.items()}
         for section, entries in content.items()
     }
     with replacing(path) as new, new.open("w", encoding="utf-8") as file:

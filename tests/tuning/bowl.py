@@ -76,7 +76,8 @@ def run(
             for happened, training in super().train(take, is_interrupted):
                 on_event(happened, training, study)
                 yield happened, training
-                on_event("over" if training.is_over else "", training, study)
+                if training.is_over:
+                    on_event("over", training, study)
                 heard.extend([happened] if happened == "evaluated" else [])
 
     study = open_study(made, space)

@@ -45,7 +45,7 @@ def test_a_row_states_the_median_rate_with_its_interval_or_why_it_failed(tmp_pat
 
 
 def test_ratios_are_taken_round_by_round():
-    table = ratio_table("variant", {"slow": [100.0, 200.0], "fast": [300.0, 600.0]})
+    table = ratio_table({"slow": [100.0, 200.0], "fast": [300.0, 600.0]})
     assert " 3.00 (3.00 to 3.00) |" in table
 
 
