@@ -20,7 +20,7 @@ from benchmarks.harness.registry import DECLARED, LIBRARIES, OURS, TRAINERS, env
 from benchmarks.harness.results import spread
 from benchmarks.harness.tables import markdown, times
 from benchmarks.harness.workload import Case, Workload
-from benchmarks.harness.workloads import CARTPOLE, load, sizes_of
+from benchmarks.harness.workloads import load, sizes_of
 from benchmarks.libraries.network_policy import NETWORKS, agent_of, num_multiplications
 from benchmarks.libraries.ppo_training import AGENT as PPO
 from benchmarks.runner import NUM_ENVS, Run, Script, environment, switch, text, whole
@@ -56,10 +56,7 @@ def chosen(options: Any) -> list[Workload]:
     """
     if options.training:
         return [load().of("comparison")["cartpole-ppo"]]
-    env = options.env or CARTPOLE
-    sizes = sizes_of("comparison", env, options.num_envs, full=options.full)
-    changes = {"scan_chunk_size": options.scan_chunk_size} if options.scan_chunk_size else {}
-    workloads = [replace(each, num_steps=options.steps_per_env, **changes) for each in sizes]
+    workloads = sizes_of("comparison", options, options.steps_per_env)
     if not options.policy:
         return workloads
     agent = agent_of(options.policy)

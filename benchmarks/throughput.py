@@ -25,8 +25,7 @@ from benchmarks.harness.registry import OURS, env_id_of, library_of
 from benchmarks.harness.tables import markdown, millions, times
 from benchmarks.harness.targets import check_targets, targets_table
 from benchmarks.harness.workload import Case, Workload
-from benchmarks.harness.workloads import CARTPOLE, load, sizes_of
-from benchmarks.harness.workloads import chosen as declared_workloads
+from benchmarks.harness.workloads import chosen, load, sizes_of
 from benchmarks.plots.draw import draw_run
 from benchmarks.runner import AGENT, NUM_ENVS, Run, Script, environment, switch, text, whole
 
@@ -121,7 +120,7 @@ def _run(run: Run) -> bool | None:
     options = run.options
     if options.devices is not None:
         run.open("devices")
-        workloads = declared_workloads("devices", options)
+        workloads = chosen("devices", options)
         return measure_scaling(workloads, options.devices, options.rounds or _ROUNDS, run.file)
     if options.gpu:
         run.open("gpu")
@@ -129,7 +128,7 @@ def _run(run: Run) -> bool | None:
     run.open("throughput")
     succeeded = True
     if options.full or not options.targets:
-        workloads = chosen(options)
+        workloads = sizes_of("throughput", options, options.num_steps)
         # gymnax runs beside ours if it has the environment
         libraries = [OURS, *(["gymnax"] if env_id_of("gymnax", workloads[0].env) else [])]
         budget = FULL if options.full else QUICK
@@ -162,15 +161,6 @@ def _mode(options: Any) -> str:
     if options.devices is not None:
         return "--devices"
     return "--gpu" if options.gpu else "--targets" if options.targets else ""
-
-
-def chosen(options: Any) -> list[Workload]:
-    """Return the declared workloads that the flags select, with the flags' values."""
-    env = options.env or CARTPOLE
-    given = {"scan_chunk_size": options.scan_chunk_size, "num_steps": options.num_steps}
-    changes = {name: value for name, value in given.items() if value}
-    workloads = sizes_of("throughput", env, options.num_envs, full=options.full)
-    return [replace(workload, **changes) for workload in workloads]
 
 
 def scaling_table(groups: Sequence[Sequence[Outcome]]) -> str:

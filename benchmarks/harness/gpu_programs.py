@@ -8,7 +8,7 @@ from functools import partial
 
 from benchmarks.harness.programs import program
 from benchmarks.harness.registry import SuiteError
-from benchmarks.harness.results import ResultsFile, machine_columns
+from benchmarks.harness.results import ResultsFile, machine_columns, spread
 from benchmarks.harness.tables import between, print_headers, print_row, readable
 
 _STEPS = 128
@@ -66,13 +66,10 @@ def measure_gpu(env: str | None, agent: str | None, file: ResultsFile) -> None:
             "scan_chunk_size": built.scan_chunk_size,
             "num_steps": built.scan_chunk_size,
             "run_s": timing.median_s,
-            "samples": 7,
             "compile_s": built.compile_s,
-            "steps_per_s": num_steps / timing.median_s,
-            "steps_per_s_low": num_steps / timing.high_s,
-            "steps_per_s_high": num_steps / timing.low_s,
             "temp_bytes": built.reports[0].temp_bytes,
         }
+        row |= spread([num_steps / each for each in timing.samples_s], "steps_per_s")
         file.add([row], {"program": (env_id, name, num_envs), "seconds": timing.samples_s})
         cells = (between(row, "steps_per_s", ".3g"), f"{row['compile_s']:.1f}")
         memory = readable(row["temp_bytes"])

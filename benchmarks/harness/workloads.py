@@ -190,22 +190,27 @@ def tier_from_environment() -> str:
     return known(os.environ.get("MYRIAD_TIER") or "quick", TIERS, "MYRIAD_TIER")
 
 
-def sizes_of(suite: str, env: str, num_envs: int | None = None, *, full: bool) -> list[Workload]:
-    """Return the workloads of an environment by size, those of MYRIAD_TIER or all.
+def sizes_of(suite: str, options: Any, num_steps: int | None) -> list[Workload]:
+    """Return the workloads by size that flags select, with the flags' values.
 
-    An environment without declared workloads takes the sizes and chunks of CartPole. A given size
-    takes the chunk of the nearest smaller one.
+    Without `--full` they are those of MYRIAD_TIER. An environment without declared workloads takes
+    the sizes and chunks of CartPole. A given size takes the chunk of the nearest smaller one.
     """
+    env = options.env or CARTPOLE
     matrix = sorted(load().of(suite, "full").values(), key=lambda workload: workload.num_envs)
     workloads = [workload for workload in matrix if workload.env == env] or [
         replace(workload, env=env) for workload in matrix if workload.env == CARTPOLE
     ]
-    if num_envs:
-        smaller = [workload for workload in workloads if workload.num_envs <= num_envs]
+    if options.num_envs:
+        smaller = [workload for workload in workloads if workload.num_envs <= options.num_envs]
         nearest = (smaller or workloads[:1])[-1]
-        return [replace(nearest, num_envs=num_envs)]
-    tier = tier_from_environment()
-    return [workload for workload in workloads if full or tier in workload.tiers]
+        workloads = [replace(nearest, num_envs=options.num_envs)]
+    elif not options.full:
+        tier = tier_from_environment()
+        workloads = [workload for workload in workloads if tier in workload.tiers]
+    given = {"scan_chunk_size": options.scan_chunk_size, "num_steps": num_steps}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value}
+    return [replace(workload, **changes) for workload in workloads]
 
 
 def chosen(suite: str, options: Any) -> list[Any]:

@@ -68,30 +68,8 @@ class VectorStepper(Stepper):
         return Totals(self.num_episodes, None, self.num_idle_steps)
 
 
-class GymnasiumLoop(ArrayEnvs):
-    """One environment of `gymnasium.make`, stepped like the first example in its documentation."""
-
-    def __init__(self, env_id: str, num_envs: int):
-        import gymnasium
-
-        if num_envs > 1:
-            raise NotImplementedError(
-                f"a loop over one environment, not {num_envs:,}: gymnasium-sync has the loop"
-            )
-        self.env = gymnasium.make(env_id)
-        self.env.action_space.seed(SEED)
-        self.env.reset(seed=SEED)
-
-    def step(self, actions: Any) -> int:
-        _, _, terminated, truncated, _ = self.env.step(actions)
-        if terminated or truncated:
-            self.env.reset()
-            return 1
-        return 0
-
-
-class _GymnasiumVector(ArrayEnvs):
-    """The base of Gymnasium's vector environments."""
+class _Gymnasium(ArrayEnvs):
+    """The base of Gymnasium's environments."""
 
     def __init__(self, env_id: str, num_envs: int):
         self.env = self.make(env_id, num_envs)
@@ -99,7 +77,7 @@ class _GymnasiumVector(ArrayEnvs):
         self.env.reset(seed=SEED)
 
     def make(self, env_id: str, num_envs: int) -> Any:
-        """Build the vector environment."""
+        """Build the environments."""
         raise NotImplementedError
 
     def made_of_single(self, kind: str, env_id: str, num_envs: int) -> Any:
@@ -111,7 +89,27 @@ class _GymnasiumVector(ArrayEnvs):
         return getattr(gymnasium.vector, kind)(envs, autoreset_mode=mode)
 
 
-class GymnasiumOwn(_GymnasiumVector):
+class GymnasiumLoop(_Gymnasium):
+    """One environment of `gymnasium.make`, stepped like the first example in its documentation."""
+
+    def make(self, env_id: str, num_envs: int) -> Any:
+        import gymnasium
+
+        if num_envs > 1:
+            raise NotImplementedError(
+                f"a loop over one environment, not {num_envs:,}: gymnasium-sync has the loop"
+            )
+        return gymnasium.make(env_id)
+
+    def step(self, actions: Any) -> int:
+        _, _, terminated, truncated, _ = self.env.step(actions)
+        if terminated or truncated:
+            self.env.reset()
+            return 1
+        return 0
+
+
+class GymnasiumOwn(_Gymnasium):
     """Gymnasium's own environment over NumPy arrays, which never resets in a step."""
 
     idles = True
@@ -122,7 +120,7 @@ class GymnasiumOwn(_GymnasiumVector):
         return gymnasium.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point")
 
 
-class GymnasiumSync(_GymnasiumVector):
+class GymnasiumSync(_Gymnasium):
     """Single environments one after another, in this process."""
 
     def make(self, env_id: str, num_envs: int) -> Any:
@@ -139,7 +137,7 @@ class GymnasiumSync(_GymnasiumVector):
         return self.made_of_single("SyncVectorEnv", env_id, num_envs)
 
 
-class GymnasiumAsync(_GymnasiumVector):
+class GymnasiumAsync(_Gymnasium):
     """Each environment in a process of its own, in the process group of this process."""
 
     def make(self, env_id: str, num_envs: int) -> Any:

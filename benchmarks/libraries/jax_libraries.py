@@ -6,7 +6,7 @@ import Myriad, because peers run it in their own Python.
 
 import importlib
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from benchmarks.harness.worker import imported
 from benchmarks.harness.workload import Case
@@ -14,25 +14,31 @@ from benchmarks.libraries.network_policy import NetworkPolicy
 from benchmarks.libraries.server import SEED, Stepper, Totals
 
 
-class JaxEnvs(Protocol):
-    """One library's functions over all environments at once. Each takes one key per environment."""
+class JaxEnvs:
+    """One library's functions over all environments at once. Each takes one key per environment.
 
-    num_actions: int | None
-    """How many there are to choose from, None where an action is no choice among a few."""
+    Attributes:
+        space: its library's space of one action.
+        num_actions: how many there are to choose from, None where an action is no choice among a
+            few.
+    """
+
+    space: Any
+    num_actions: Any
 
     def reset(self, keys: Any) -> tuple[Any, Any]:
         """Return the first observations and states."""
-        ...
+        raise NotImplementedError
 
     def sample(self, keys: Any) -> Any:
         """Draw the actions of the random policy."""
+        import jax
+
+        return jax.vmap(self.space.sample)(keys)
 
     def step(self, keys: Any, state: Any, action: Any) -> tuple[Any, Any, Any, Any, Any]:
-        """Return obs, state, reward, terminated and truncated.
-
-        Environments that ended are reset.
-        """
-        ...
+        """Return obs, state, reward, terminated and truncated. What ended is reset."""
+        raise NotImplementedError
 
 
 class ScanStepper(Stepper):
@@ -122,7 +128,7 @@ def _vectors(obs: Any) -> Any:
     return jnp.stack(leaves, axis=-1) if all(leaf.ndim == 1 for leaf in leaves) else obs
 
 
-class GymnaxEnvs:
+class GymnaxEnvs(JaxEnvs):
     """gymnax's own step under vmap, which also resets.
 
     Args:
@@ -138,17 +144,13 @@ class GymnaxEnvs:
             self.params = self.env.default_params
         else:
             self.env, self.params = gymnax.make(env_id)
-        self.num_actions = getattr(self.env.action_space(self.params), "n", None)
+        self.space = self.env.action_space(self.params)
+        self.num_actions = getattr(self.space, "n", None)
 
     def reset(self, keys: Any) -> tuple[Any, Any]:
         import jax
 
         return jax.vmap(self.env.reset, in_axes=(0, None))(keys, self.params)
-
-    def sample(self, keys: Any) -> Any:
-        import jax
-
-        return jax.vmap(self.env.action_space(self.params).sample)(keys)
 
     def step(self, keys: Any, state: Any, action: Any) -> tuple[Any, Any, Any, Any, Any]:
         import jax
@@ -158,7 +160,7 @@ class GymnaxEnvs:
         return step(keys, state, action, self.params)[:5]
 
 
-class MyriadJaxEnvs:
+class MyriadJaxEnvs(JaxEnvs):
     """myriad-jax 0.2.0, stepped like its own trainers: reset and step under vmap, then a mask."""
 
     def __init__(self, env_id: str):
@@ -172,11 +174,6 @@ class MyriadJaxEnvs:
         return jax.vmap(self.env.reset, in_axes=(0, None, None))(
             keys, self.env.params, self.env.config
         )
-
-    def sample(self, keys: Any) -> Any:
-        import jax
-
-        return jax.vmap(self.space.sample)(keys)
 
     def step(self, keys: Any, state: Any, action: Any) -> tuple[Any, Any, Any, Any, Any]:
         import jax
@@ -197,7 +194,7 @@ class MyriadJaxEnvs:
         return obs, state, reward, done, jnp.zeros_like(done)
 
 
-class JumanjiEnvs:
+class JumanjiEnvs(JaxEnvs):
     """jumanji with its own wrappers for batches and auto-reset. Its states hold its keys."""
 
     def __init__(self, env_id: str):

@@ -15,9 +15,9 @@ from benchmarks.harness.asv_suite import skip_unless_runnable
 from benchmarks.harness.process import ROOT
 from benchmarks.harness.results import read_csv
 from benchmarks.harness.workload import Case, Workload
-from benchmarks.harness.workloads import Declaration, Target
+from benchmarks.harness.workloads import Declaration, Target, sizes_of
 from benchmarks.libraries.ours import MyriadStepper
-from benchmarks.throughput import Throughput, chosen, main
+from benchmarks.throughput import Throughput, main
 from tests.child_processes import python
 
 TINY = Workload(
@@ -84,7 +84,7 @@ def test_the_documented_timing_functions_are_offered():
     ],
 )
 def test_flags_choose_the_sizes(flags, sizes):
-    workloads = chosen(throughput.SCRIPT.parse(flags.split()))
+    workloads = sizes_of("throughput", throughput.SCRIPT.parse(flags.split()), None)
     assert [(each.num_envs, each.scan_chunk_size) for each in workloads] == sizes
 
 
