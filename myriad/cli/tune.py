@@ -39,17 +39,18 @@ class Tune(XlaFlags, TuneSettings):
     def settings(self) -> TuneSettings:
         """Return the settings of the study, without the flags of the command itself.
 
-        Its trainings use the settings of variables and `.env`, as `myriad train` does.
+        Its trainings use the settings of variables and `.env`, as `myriad train` does. Options that
+        the search space sets in every trial are left out.
         """
         from myriad.agents import AGENTS
         from myriad.tuning.space import SearchSpace
 
         names = [field.name for field in dataclasses.fields(TuneSettings)]
         given = TuneSettings(**{name: getattr(self, name) for name in names})
-        space = SearchSpace.load(AGENTS.resolve(given.agent), file=given.space)
+        agent = AGENTS.resolve(given.agent)
+        space = SearchSpace.load(agent, file=given.space)
         network = given.options.get("agent.network", space.fixed.get("agent.network", "mlp"))
-        switched, _ = fields_of(vars(Settings.read()), given.agent, network)
-        # What the space sets in every trial is left out.
+        switched, _ = fields_of(vars(Settings.read()), agent, network)
         options = {
             name: value
             for name, value in switched.items()

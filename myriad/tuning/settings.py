@@ -156,7 +156,13 @@ class TuneSettings:
             'median'
         """
         n_jobs = usable_cores() if self.n_jobs == -1 else self.n_jobs
-        name = self.study_name or self._new_name()
+        name = self.study_name
+        if name is None:
+            # Campaigns that start at the same time get different names.
+            started = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+            parts = (self.agent, self.env.rpartition(":")[2], self.scenario, started)
+            joined = "-".join(filter(None, parts))
+            name = re.sub(r"[^A-Za-z0-9_.-]", "-", joined)[-100:].lstrip(".-")
         output = user_path(self.output)
         storage = self.storage
         if storage is None and n_jobs > 1:
@@ -165,13 +171,6 @@ class TuneSettings:
         return dataclasses.replace(
             self, n_jobs=n_jobs, study_name=name, storage=storage, pruner=pruner, output=output
         )
-
-    def _new_name(self) -> str:
-        parts = [self.agent, self.env.rpartition(":")[2], self.scenario or ""]
-        parts.append(datetime.now(UTC).strftime("%Y%m%d-%H%M%S"))
-        # Campaigns that start at the same time get different names.
-        parts.append(secrets.token_hex(2))
-        return re.sub(r"[^A-Za-z0-9_.-]", "-", "-".join(filter(None, parts)))[-100:].lstrip(".-")
 
     def seeds(self) -> list[int]:
         """Return the training seeds of every trial."""

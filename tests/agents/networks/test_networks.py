@@ -10,6 +10,7 @@ from myriad.agents.actor_critic import ReplayActorCritic, TwinCritics
 from myriad.agents.networks import NETWORKS, NetworkSpec
 from myriad.agents.ppo import PPO
 from myriad.api import resume
+from myriad.cli.arguments import parse
 from myriad.spaces import Box
 from tests.agents.plain_networks import Unplayed
 from tests.bits import assert_same_bits
