@@ -22,7 +22,7 @@ from benchmarks.harness.device_scaling import measure_scaling
 from benchmarks.harness.gpu_programs import measure_gpu
 from benchmarks.harness.plausibility import measure
 from benchmarks.harness.registry import OURS, env_id_of, library_of
-from benchmarks.harness.tables import markdown, millions, times
+from benchmarks.harness.tables import markdown, times
 from benchmarks.harness.targets import check_targets, targets_table
 from benchmarks.harness.workload import Case, Workload
 from benchmarks.harness.workloads import chosen, load, sizes_of
@@ -175,7 +175,8 @@ def scaling_table(groups: Sequence[Sequence[Outcome]]) -> str:
         for outcome in group:
             if outcome.status == "ok":
                 star = "*" if outcome.reason else ""
-                cells.append(millions(statistics.median(outcome.rates())) + star)
+                rate = statistics.median(outcome.rates())
+                cells.append(f"{rate / 1e6:,.{1 if rate >= 1e7 else 3}f}{star}")
             else:
                 cells.append(outcome.status)
         cells += [times(*group)] if len(group) > 1 else []

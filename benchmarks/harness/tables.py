@@ -54,11 +54,6 @@ def times(of: Outcome, to: Outcome) -> str:
     return between(found, "ratio", ".1f" if found["ratio"] < 10 else ".0f")
 
 
-def millions(rate: float) -> str:
-    """Write steps/s as million steps/s."""
-    return f"{rate / 1e6:,.{1 if rate >= 1e7 else 3}f}"
-
-
 def span_of(samples: Sequence[float]) -> str:
     """Say what the ends of `spread` are for so many samples."""
     return "95% interval" if len(samples) >= LEAST_SAMPLES else "least to most"
