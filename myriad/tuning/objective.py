@@ -200,10 +200,8 @@ class _Slots:
         alike = {name: value for name, value in fields.items() if name not in traced}
         episodes = -(-NUM_EPISODES // settings.num_seeds)
         config = settings.config(**{**alike, "eval_rollouts": episodes})
-        self._defaults = {
-            name: getattr(config.learner.agent, name.removeprefix("agent.")) for name in traced
-        }
         names = [name.removeprefix("agent.") for name in traced]
+        self._defaults = {name: getattr(config.learner.agent, name) for name in names}
         self.population = Population(config, num_slots * self._num_devices, names)
         self.population.compile()
         self.num_bytes = self.population.stated_bytes(settings.num_seeds)
@@ -251,7 +249,7 @@ class _Slots:
         by_device = np.arange(num_slots).reshape(self._num_devices, -1).T.ravel().tolist()
         slots = [slot for slot in by_device if slot not in taken][: len(training.seeds)]
         values = {
-            name.removeprefix("agent."): np.full(len(slots), training.fields.get(name, default))
+            name: np.full(len(slots), training.fields.get(f"agent.{name}", default))
             for name, default in self._defaults.items()
         }
         try:

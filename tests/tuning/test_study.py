@@ -65,10 +65,6 @@ def states(trials: list[FrozenTrial]) -> list[str]:
     return [trial.state.name for trial in trials]
 
 
-def points(trials: list[FrozenTrial]) -> set[tuple]:
-    return {tuple(trial.params.values()) for trial in trials}
-
-
 def test_the_same_seed_gives_the_same_first_trials_and_another_others(tmp_path):
     drawn = []
     for number, seed in enumerate([1, 1, 2]):
@@ -199,7 +195,7 @@ def test_processes_share_a_new_file(tmp_path, kind):
     trials = trials_of(storage)
     assert [trial.number for trial in trials] == list(range(10))
     assert states(trials) == ["COMPLETE"] * 10
-    assert len(points(trials)) == 10
+    assert len({tuple(trial.params.values()) for trial in trials}) == 10
 
 
 @pytest.mark.long
