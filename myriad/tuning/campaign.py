@@ -161,9 +161,8 @@ def tune(settings: TuneSettings, callbacks: Sequence[Callback] = ()) -> TuneResu
             if "return" in settings.objectives:
                 confirmation = confirm_best(study, programs, interrupt.is_set)
             if confirmation is not None and confirmation.candidates:
-                number = confirmation.candidates[0].number
-                best = next(each for each in study.trials if each.number == number)
-                study.set_user_attr(BEST_CONFIRMED, number)
+                best = study.trials[confirmation.candidates[0].number]
+                study.set_user_attr(BEST_CONFIRMED, best.number)
             if best is not None and settings.validate:
                 validation = validate(best, programs, interrupt.is_set)
             if best is not None and settings.ensemble:

@@ -289,10 +289,9 @@ def summary(result: TuneResult, files: Sequence[Path]) -> str:
 def _best_lines(result: TuneResult, best: FrozenTrial) -> list[str]:
     settings, confirmed = result.settings, result.confirmation
     lines = []
-    candidates = confirmed.candidates if confirmed is not None else ()
-    chosen = next((each for each in candidates if each.number == best.number), None)
-    if chosen is not None:
-        lines.append(f"best: trial {best.number}, return {_interval(chosen.score)} on fresh seeds")
+    if confirmed is not None and confirmed.candidates:
+        score = _interval(confirmed.candidates[0].score)
+        lines.append(f"best: trial {best.number}, return {score} on fresh seeds")
     else:
         values = _values(settings, best)
         lines.append(f"best: trial {best.number}, {values}; not confirmed on fresh seeds")

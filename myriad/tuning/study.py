@@ -354,8 +354,7 @@ def _warm_start(
         other = optuna.load_study(study_name=source, storage=storage)
         # If no campaign got to a confirmation, take the best by its value.
         confirmed = other.user_attrs.get(BEST_CONFIRMED)
-        trials = other.get_trials(deepcopy=False)
-        chosen = [trial for trial in trials if trial.number == confirmed] or other.best_trials
+        chosen = other.best_trials if confirmed is None else [other.trials[confirmed]]
         best = [trial.params for trial in chosen]
     # From another space, take only values that this one can draw.
     fitting = [params for each in best if (params := space.params(space.fields(each)))]
