@@ -20,7 +20,6 @@ from myriad.agents.minibatches import MANY_ENVS, require_whole_parts
 from myriad.engine.random import make_key
 from myriad.envs.wrappers import PrivilegedObservation
 from myriad.errors import InvalidArgumentError
-from myriad.ranges import Integer
 
 # JAX 0.11 gave the first name to the second function.
 _on_host = partial(
@@ -76,14 +75,11 @@ class ReplayRing:
     With `memory="host"` the columns lie in the host's memory, and the host writes and gathers. Only
     rows and samples move between host and device. On a CPU, both have the same memory.
 
-    Raises:
-        InvalidArgumentError: a size is not an integer of at least 1.
-
     Example:
         >>> ring = ReplayRing(capacity=10, num_envs=4)
         >>> state = ring.init({"reward": jnp.zeros(4)})
         >>> state = ring.write(state, {"reward": jnp.arange(4.0)})
-        >>> sample = ring.sample(jax.random.key(0), state, 3)
+        >>> sample = ring.at(state, ring.draw(jax.random.key(0), state, 3))
         >>> int(ring.size(state)), ring.num_slots, sample["reward"].shape
         (4, 8, (3,))
     """
@@ -92,10 +88,6 @@ class ReplayRing:
     num_envs: int
     memory: Memory = "device"
     stride: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("capacity", "num_envs"):
-            Integer(1).require(name, getattr(self, name))
 
     @property
     def envs_per_write(self) -> int:
@@ -152,12 +144,8 @@ class ReplayRing:
         incomplete = self.stride * self.envs_per_write
         return jnp.maximum(written - incomplete, 0) if incomplete else written
 
-    def sample(self, key: jax.Array, state: ReplayState, batch_size: int) -> Any:
-        """Draw uniformly with replacement, leaves `[B, ...]`. An empty ring gives slot 0."""
-        return self.at(state, self.draw(key, state, batch_size))
-
     def draw(self, key: jax.Array, state: ReplayState, batch_size: int) -> jax.Array:
-        """Draw slots uniformly with replacement, int32 `[B]`."""
+        """Draw slots uniformly with replacement, int32 `[B]`. An empty ring gives slot 0."""
         size = jnp.maximum(self.size(state), 1).astype(jnp.uint32)
         # The bias of the remainder is below size / 2**32.
         drawn = (jax.random.bits(key, (batch_size,)) % size).astype(jnp.int32)

@@ -58,7 +58,8 @@ def test_samples_are_uniform_over_what_a_plain_ring_holds(capacity, num_envs, me
     ring = ReplayRing(capacity, num_envs, memory)
     for rows, (state, plain) in enumerate(write_rows(ring, 9), start=1):
         assert int(ring.size(state)) == len(plain.kept)
-        drawn = np.asarray(ring.sample(jax.random.key(rows), state, 40_000)["x"])
+        slots = ring.draw(jax.random.key(rows), state, 40_000)
+        drawn = np.asarray(ring.at(state, slots)["x"])
         np.testing.assert_array_equal(drawn[:, 1], -drawn[:, 0])
         values, counts = np.unique(drawn[:, 0], return_counts=True)
         assert sorted(values) == sorted(plain.kept)
@@ -76,7 +77,7 @@ def test_a_loop_of_writes_and_samples_copies_no_column(capacity, num_envs, memor
             state, total = carry
             state = ring.write(state, jnp.full((num_envs, 3), i, jnp.float32))
             key = jax.random.fold_in(jax.random.key(0), i)
-            return state, total + ring.sample(key, state, 32).sum()
+            return state, total + ring.at(state, ring.draw(key, state, 32)).sum()
 
         return jax.lax.fori_loop(0, num_steps, body, (state, jnp.zeros(())))
 
