@@ -224,7 +224,14 @@ class _Workers:
                     self._start(cores[index % len(cores)])
                 while self._workers and not is_interrupted():
                     wait([process.sentinel for process in self._workers], timeout=_LOOK_S)
-                    self._replace_the_dead()
+                    for process in [each for each in self._workers if each.exitcode is not None]:
+                        core = self._workers.pop(process)
+                        self._give_back(process.name)
+                        if process.exitcode != 0:  # It ended before its trials.
+                            said = "a worker process ended with exit code %d, "
+                            said += "and another one takes its place"
+                            _LOG.warning(said, process.exitcode)
+                            self._start(core)
                     self._hear()
                 if is_interrupted() or time.time() >= self.ends_at:
                     return
@@ -264,16 +271,6 @@ class _Workers:
                 self._starts = 0
                 for callback in self.callbacks:
                     callback(self.study, trial)
-
-    def _replace_the_dead(self) -> None:
-        """Start another worker in place of each that ended before its trials."""
-        for process in [each for each in self._workers if each.exitcode is not None]:
-            core = self._workers.pop(process)
-            self._give_back(process.name)
-            if process.exitcode != 0:
-                said = "a worker process ended with exit code %d, and another one takes its place"
-                _LOG.warning(said, process.exitcode)
-                self._start(core)
 
     def _give_back(self, name: str) -> None:
         """Queue the trials again that a worker left unfinished."""
