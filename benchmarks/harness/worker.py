@@ -147,7 +147,9 @@ def _replies(target: str, request: str) -> Iterator[Any]:
     reply, *calls = found if isinstance(found, tuple) else (found,)
     yield reply
     for _ in sys.stdin if calls else ():
-        yield {"seconds": seconds_of(*calls)}
+        start_s = time.process_time()
+        seconds = seconds_of(*calls)
+        yield {"seconds": seconds, "processor_s": time.process_time() - start_s}
 
 
 if __name__ == "__main__":
