@@ -21,7 +21,7 @@ PEER_MODULES = (
 # The modules of Myriad that suites may use. All are documented.
 PUBLIC = {
     *("agents", "autotune", "autotune.batch", "cli", "envs", "errors", "files", "hardware"),
-    *("host", "presets", "programs", "timing", "training.population", "xla"),
+    *("host", "presets", "programs", "spaces", "timing", "training.population", "xla"),
 }
 
 
