@@ -160,8 +160,15 @@ def train_and_evaluate(  # noqa: PLR0913 (all that a training takes beside its c
     path = Path(distributed.broadcast(str(path)))
     folder = distributed.on_first(lambda: RunFolder.create(path, toml, record))
     with _held(folder or RunFolder(path)) as folder:
-        how: dict[str, Any] = {"quiet": quiet, "profile_chunks": profile_chunks}
-        trainer = Trainer(_trainings(config), folder, callbacks, start, settings, **how)
+        trainer = Trainer(
+            _trainings(config),
+            folder,
+            callbacks,
+            start,
+            settings,
+            quiet=quiet,
+            profile_chunks=profile_chunks,
+        )
         try:
             _require_shared(folder)
             return trainer.run()
@@ -225,8 +232,16 @@ def resume(
             record := folder.environment().get("start_from")
         ):
             start = Start.read(config=config, **record)
-        how: dict[str, Any] = {"quiet": quiet, "profile_chunks": profile_chunks}
-        return Trainer(_trainings(config), folder, callbacks, start, settings, **how).run()
+        trainer = Trainer(
+            _trainings(config),
+            folder,
+            callbacks,
+            start,
+            settings,
+            quiet=quiet,
+            profile_chunks=profile_chunks,
+        )
+        return trainer.run()
 
 
 @checked
