@@ -1,7 +1,6 @@
 """Time rollouts on the devices of all cores. This is only an asv suite.
 
-`throughput.py --devices` measures how they and trainings scale. Trainings on all cores are in
-`training.py`.
+`throughput.py --devices` measures how they and trainings scale.
 """
 
 from typing import Any, ClassVar

@@ -12,11 +12,13 @@ comparison.py measures the trainings of peers.
 import sys
 from typing import Any, ClassVar
 
-from benchmarks.harness.asv_suite import AsvSuite, names_of, skip_unless_several_cores
+from benchmarks.harness.asv_suite import AsvSuite, names_of
 from benchmarks.harness.results import Row
 from benchmarks.harness.trainings import trained, trainings_table
 from benchmarks.harness.workloads import Training, chosen
 from benchmarks.runner import AGENT, ENV, Run, Script, switch, whole
+
+_WINDOW = 8  # the fewest updates in a call
 
 
 class TrainingLoop(AsvSuite):
@@ -25,48 +27,22 @@ class TrainingLoop(AsvSuite):
     suite = "training"
     params: ClassVar = names_of(suite)
     version = "1"
-    window = 8  # the fewest updates in a call
 
     def prepare(self, declared: Training) -> None:
+        from myriad import create_config
         from myriad.programs import TrainingProgram
 
-        self.training = TrainingProgram(self.config(declared))
+        self.training = TrainingProgram(create_config(**fields_of(declared, seed=0)))
         self.training.start()
         self.time_updates(declared.name)
 
     def time_updates(self, workload: str) -> None:
         """Train over a window; the report that ends it has been fetched, so the device is done."""
-        self.training.run_updates(max(self.window, self.training.updates_per_call))
+        self.training.run_updates(max(_WINDOW, self.training.updates_per_call))
 
     def program(self, workload: str) -> Any:
         """Return the compiled updates, for the gate."""
         return self.training.updates
-
-    def config(self, declared: Training) -> Any:
-        """Return the configuration of the training."""
-        from myriad import create_config
-
-        return create_config(**fields_of(declared, seed=0))
-
-
-class SeveralCores(TrainingLoop):
-    """Seconds of an update that is large enough for all cores. gate.toml unpins it."""
-
-    params: ClassVar = ["cartpole-ppo"]
-    window = 1
-
-    def prepare(self, declared: Training) -> None:
-        skip_unless_several_cores()
-        super().prepare(declared)
-
-    def config(self, declared: Training) -> Any:
-        """Return a configuration whose minibatches are large enough to be shared."""
-        from myriad import create_config
-
-        large: dict[str, Any] = {"agent.num_epochs": 1, "agent.num_minibatches": 2}
-        return create_config(
-            declared.env, declared.agent, 1_024, 256, 16, rollout_steps=16, **large
-        )
 
 
 def fields_of(training: Training, seed: int) -> dict[str, Any]:

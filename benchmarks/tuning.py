@@ -5,8 +5,6 @@ from typing import ClassVar
 from benchmarks.harness.asv_suite import AsvSuite
 from benchmarks.harness.workloads import Training
 
-_WORKLOAD = "bucket-brigade-ppo"
-_OPTIONS = {"scenario": "easy"}
 _VALUES = {"learning_rate": 3e-4, "num_epochs": 4, "gamma": 0.99}
 
 
@@ -14,7 +12,7 @@ class TracedTrial(AsvSuite):
     """Seconds of a trial as a member of a compiled population, its reset included."""
 
     suite = "tuning"
-    params: ClassVar = [_WORKLOAD]
+    params: ClassVar = ["cartpole-ppo"]
     version = "1"
     num_updates = 4
 
@@ -23,9 +21,7 @@ class TracedTrial(AsvSuite):
         from myriad import create_config, timing
         from myriad.training.population import Population
 
-        config = create_config(
-            declared.env, declared.agent, total_steps=declared.num_steps, env_options=_OPTIONS
-        )
+        config = create_config(declared.env, declared.agent, total_steps=declared.num_steps)
         # With the hyperparameters as its arguments.
         self.population = Population(config, 1, tuple(_VALUES))
         self.population.compile()

@@ -85,13 +85,14 @@ class Open:
     def urgency(self) -> tuple[bool, bool, float]:
         """The place in line, the most urgent last.
 
-        Counts decide, then whether the row would not pass now, and then launches or first calls.
+        First comes what would not pass now, then what counts more, and then launches or first calls
+        decide.
         """
         base_s, head_s = self.row.base.seconds, self.row.head.seconds
         suspicion = self.evidence.suspicion()
         if math.isnan(suspicion):
             suspicion = head_s / base_s if base_s and head_s else 1.0
-        return self.has_grown, not self.evidence.has_passed, suspicion
+        return not self.evidence.has_passed, self.has_grown, suspicion
 
     def so_far(self) -> Row:
         timed_s = {name: tuple(taken) for name, taken in self.timed_s.items()}
@@ -101,16 +102,18 @@ class Open:
 def affordable(rows: Iterable[Open], left_s: float) -> list[Open]:
     """Return the rows that can be decided in `left_s`, the most urgent first.
 
-    A few launches for each row would decide none of them. At least one row is returned. The fewer
-    rows share a launch, the more launches they get.
+    A few launches for each row would decide none of them. The fewer rows share a launch, the more
+    launches they get. What would not pass now decides the exit code, so it is launched as long as
+    there is time: each launch lowers its bound. At least one row is returned.
     """
+    ordered = sorted(rows, key=lambda each: each.urgency, reverse=True)
     chosen: list[Open] = []
-    for each in sorted(rows, key=lambda each: each.urgency, reverse=True):
-        left_s -= each.launch_s * each.evidence.launches_left()
-        if chosen and left_s < 0:
-            break
-        chosen.append(each)
-    return chosen
+    for each in ordered:
+        needed_s = each.launch_s * each.evidence.launches_left()
+        if needed_s <= left_s or not each.evidence.has_passed:
+            left_s -= needed_s
+            chosen.append(each)
+    return chosen or ordered[:1]
 
 
 @dataclass

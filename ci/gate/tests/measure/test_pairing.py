@@ -33,7 +33,7 @@ def test_a_launch_times_12_to_24_quads_or_as_many_as_its_time_allows(
 
 def test_the_most_urgent_rows_come_first_and_no_more_than_time_can_decide():
     rows = []
-    launches_of = {"calm": [-0.05, 0.06], "odd": [0.02, 0.12], "grown": [-0.06, 0.06]}
+    launches_of = {"calm": [-0.05, 0.04], "odd": [0.02, 0.12], "grown": [-0.06, 0.06]}
     for name, launches in launches_of.items():
         row = Row(Benchmark(name, name, None, "time", 60.0), SideRun(FirstRun(1.0)))
         evidence = Evidence(num_tests=20)
@@ -41,9 +41,14 @@ def test_the_most_urgent_rows_come_first_and_no_more_than_time_can_decide():
             evidence.add(log_ratio)
             evidence.weigh(0.06)
         rows.append(Open(row, evidence, 1.0, has_grown=name == "grown"))
-    left_s = sum(row.evidence.launches_left() for row in rows)
-    found = [[row.row.name for row in affordable(rows, each)] for each in (left_s, 0.1)]
-    assert found == [["grown", "odd", "calm"], ["grown"]]
+    needed = {row.row.name: row.evidence.launches_left() for row in rows}
+    for left_s, expected in (
+        (sum(needed.values()), ["odd", "grown", "calm"]),
+        (needed["odd"] + needed["calm"], ["odd", "calm"]),
+        (0.1, ["odd"]),
+    ):
+        assert [row.row.name for row in affordable(rows, left_s)] == expected
+    assert [row.row.name for row in affordable(rows[:1], 0.1)] == ["calm"]
 
 
 def test_the_cheapest_rows_are_looked_at_first_as_far_as_the_last_report_knows(tmp_path):
