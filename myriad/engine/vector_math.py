@@ -162,6 +162,8 @@ def _is_small_product(avals: Sequence[Any], params: Any) -> bool:
     )
 
 
+# The most columns that an array is taken apart into.
+_MOST_COLUMNS = 32
 _EXTREMES = {"argmax": jnp.max, "argmin": jnp.min}
 
 
@@ -180,11 +182,21 @@ def _first_extreme(extreme: Any, x: jax.Array, axis: int, dtype: Any) -> jax.Arr
     if is_moved:
         # With the first axis, that of environments, in the last place, it is vector work.
         x, axis = jnp.moveaxis(x, 0, -1), axis % x.ndim - 1
-    each = jax.lax.broadcasted_iota(dtype, x.shape, axis)
     size = x.shape[axis]
+    most = extreme(x, axis, keepdims=True)
     # XLA's extreme value beside a NaN may be one or not (jaxlib 0.10.2).
-    is_first = x == extreme(x, axis, keepdims=True), jax.lax.ne(x, x)
-    value, nan = (jnp.min(jnp.where(is_it, each, size), axis) for is_it in is_first)
+    if size > _MOST_COLUMNS:
+        each = jax.lax.broadcasted_iota(dtype, x.shape, axis)
+        is_first = x == most, jax.lax.ne(x, x)
+        value, nan = (jnp.min(jnp.where(is_it, each, size), axis) for is_it in is_first)
+    else:
+        # Of 12 Gumbel draws, XLA's loop over the axis took longer than to draw them.
+        most = jnp.squeeze(most, axis)
+        value = nan = jnp.full(most.shape, size, dtype)
+        for i in reversed(range(size)):
+            column = jax.lax.index_in_dim(x, i, axis, keepdims=False)
+            value = jnp.where(column == most, np.asarray(i, dtype), value)
+            nan = jnp.where(jax.lax.ne(column, column), np.asarray(i, dtype), nan)
     first = jnp.where(nan < size, nan, value)
     return jnp.moveaxis(first, -1, 0) if is_moved else first
 
@@ -249,8 +261,6 @@ def vectorized_method(method: Function) -> Function:
     return run  # pyright: ignore[reportReturnType]
 
 
-# The most columns that an array is taken apart into.
-_MOST_COLUMNS = 32
 # The largest constant that becomes part of the program.
 _MOST_EMBEDDED_BYTES = 1 << 16
 
