@@ -1,4 +1,4 @@
-"""What the compiler knows about a program: its bytes, its operations and its compilations.
+"""What the compiler knows about a program: its bytes and its operations.
 
 Nothing here runs or allocates anything. The trainer, its memory model, `check_env` and the
 benchmarks of compilation and memory call it.
@@ -9,14 +9,13 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import monitoring
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from myriad.engine.devices import OuterJit
@@ -30,7 +29,6 @@ _KNOWN_PASSES = "known_trip_count"
 # The most bytes of compiled programs that are kept, and JAX's names of their files.
 _CACHE_BYTES = 2_000_000_000
 _PROGRAM = re.compile(r".+-[0-9a-f]{64}-cache")
-_COMPILATION = "/jax/core/compile/backend_compile_duration"
 
 
 @dataclass(frozen=True)
@@ -162,18 +160,6 @@ def is_on_host(array: Any) -> bool:
     return jax.typeof(array).memory_space is jax.memory.Space.Host
 
 
-@dataclass
-class Compilations:
-    """The names of the programs that XLA compiled, such as `jit(step)`, in their order."""
-
-    names: list[str] = field(default_factory=list)
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return len(self.names)
-
-
 def default_dtype() -> str:
     """Return the float type of arrays by default: float32, or float64 under `jax_enable_x64`."""
     return str(jnp.result_type(float))
@@ -242,33 +228,3 @@ def without_compilation_cache() -> Iterator[None]:
         yield
     finally:
         jax.config.update("jax_enable_compilation_cache", before)
-
-
-@contextlib.contextmanager
-def count_compilations() -> Iterator[Compilations]:
-    """Record the compilations of the whole process during the block.
-
-    You can read the record during and after the block. An operation outside any jit is a program as
-    well. Loading a program from the persistent cache counts, too.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> def double(x):
-        ...     return 2 * x
-        >>> x = jnp.ones(3)
-        >>> with count_compilations() as compilations:
-        ...     first, second = jax.jit(double)(x), jax.jit(double)(x)
-        >>> compilations.names
-        ['jit(double)']
-    """
-    compilations = Compilations()
-
-    def listen(event: str, duration_secs: float, **kwargs: Any) -> None:
-        if event == _COMPILATION:
-            compilations.names.append(kwargs.get("fun_name", ""))
-
-    monitoring.register_event_duration_secs_listener(listen)
-    try:
-        yield compilations
-    finally:
-        monitoring.unregister_event_duration_listener(listen)

@@ -9,7 +9,7 @@ from myriad import create_config, make_key
 from myriad.agents.agent import row_of
 from myriad.engine.random import Counter
 from myriad.training.loop import LearningLoop, values_at
-from myriad.xla import count_compilations
+from tests.compilations import count_compilations
 from tests.learners import SMALL
 
 LENGTH = 500
@@ -67,7 +67,7 @@ def test_another_schedule_compiles_nothing_and_a_falling_rate_is_that_of_anneal_
     with count_compilations() as compilations:
         rates = ("linear(1e-3, 0)", "points(0: 0, 0.5: 1e-4)", "cosine(1e-3, 1e-4)")
         falls, rises, _ = [moved(loop_of(rate), init, run) for rate in rates]
-    assert not {"jit(run)", "jit(init)"} & {*compilations.names}
+    assert not {"jit(run)", "jit(init)"} & {*compilations}
     size = np.linalg.norm
     assert size(rises) < size(falls) < size(steady)
     annealed = loop_of(1e-3)

@@ -15,8 +15,8 @@ from myriad.cli.arguments import parse
 from myriad.engine.memory import available_bytes
 from myriad.errors import InvalidArgumentError
 from myriad.training.compiled import CompiledTraining
-from myriad.xla import count_compilations
 from tests.child_processes import python
+from tests.compilations import count_compilations
 
 MIB = 1 << 20
 ARGUMENTS = (64, "cartpole-control", "random")  # what the module's one tuning is of
@@ -61,7 +61,7 @@ def tuned(tmp_path_factory):
         patch.setenv("MYRIAD_COMPILATION_CACHE", "off")
         patch.setenv("MYRIAD_HOME", str(home))
         answer = suggest_scan_chunk_size(*ARGUMENTS, verbose=False)
-    return answer, (home / "autotune_profiles.json").read_text(), compilations.names
+    return answer, (home / "autotune_profiles.json").read_text(), compilations
 
 
 @pytest.fixture

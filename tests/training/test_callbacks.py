@@ -17,8 +17,8 @@ from myriad.envs.vector import require_changeable
 from myriad.errors import InvalidArgumentError
 from myriad.training.callbacks import PHASES, Callback, Run, built_in
 from myriad.training.callbacks.built_in import Progress
-from myriad.xla import count_compilations
 from tests.bits import assert_same_bits
+from tests.compilations import count_compilations
 from tests.training.small import (
     PPO,
     SEEDS,
@@ -161,7 +161,7 @@ def test_a_value_acts_from_the_next_update_on_is_named_by_rows_and_survives_a_re
     fields, tmp_path
 ):
     whole = train(tmp_path / "whole", sets := Sets(), **fields)
-    assert not {"jit(run)", "jit(of_all)", "jit(_evaluate)"} & set(sets.compiled.names)
+    assert not {"jit(run)", "jit(of_all)", "jit(_evaluate)"} & set(sets.compiled)
     found = [row["env/gravity"] for row in whole.training if row.get("seed", 3) == 3]
     assert found == [3, 20.1, 20.1, 9.8]
     assert "gravity = 9.8" in (whole.run_folder / "config.toml").read_text()

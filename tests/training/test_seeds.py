@@ -20,8 +20,8 @@ from myriad.training.compiled import CompiledTraining
 from myriad.training.config import TrainingConfig
 from myriad.training.curves import plot_runs
 from myriad.training.population import Population
-from myriad.xla import count_compilations
 from tests.bits import assert_close, assert_same_bits
+from tests.compilations import count_compilations
 from tests.training.small import PPO, SEEDS, SIZES, Ends, assert_same_run, flags_of, small_config
 
 TINY = ["train", "--env", "cartpole", "--agent", "ppo", *flags_of(SIZES | PPO)]
@@ -207,7 +207,7 @@ def test_members_learn_what_the_training_alone_does_beside_idle_and_refilled_one
         state = population.refill(state, [2], [11], {n: [b] for n, (_, b) in _OPTIONS.items()})
         state, report = population.run(state, [3, 0, 4], [False, False, True])
         returns, _ = population.evaluate(state, [True, False, True])
-    assert not list(compilations.names)
+    assert not compilations
     assert population.updates_done(state).tolist() == [5, 5, 4]
     for slot, seed, index, chunks in ((0, 5, 0, (2, 3)), (2, 11, 1, (4,))):
         options = {name: values[index] for name, values in _OPTIONS.items()}

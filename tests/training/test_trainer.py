@@ -22,8 +22,8 @@ from myriad.training.compiled import CompiledTraining
 from myriad.training.evaluation import Evaluation
 from myriad.training.loop import LearningLoop
 from myriad.training.trainer import warn_if_short
-from myriad.xla import count_compilations
 from tests.bits import assert_same_bits
+from tests.compilations import count_compilations
 from tests.learners import ACTIONS, SMALL
 from tests.training.small import assert_same_run, small_config
 
@@ -36,7 +36,7 @@ def test_a_training_is_the_same_bits_for_another_chunk_and_compiles_before_it_ru
     assert_same_run(results, whole)
     # Making a key compiles as well in a worker whose last module dropped its programs.
     programs = ["jit(_evaluate)", "jit(init)", "jit(run)"]
-    assert sorted(name for name in compilations.names if name in programs) == programs
+    assert sorted(name for name in compilations if name in programs) == programs
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_the_run_folder_holds_everything(whole):
     agent.act(jax.random.key(0), obs[0])
     with count_compilations() as compilations:
         again = [agent.act(jax.random.key(0), each) for each in obs]
-    assert not compilations.names
+    assert not compilations
     np.testing.assert_array_equal(again, actions)
     assert evaluate(config, agent.state, num_episodes=8).shape == (8,)
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == [".lock"]
