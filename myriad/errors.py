@@ -48,10 +48,6 @@ def shown(value: Any) -> str:
     """Return a value for a message: as Python writes it, but short and on one line.
 
     The password of an address is left out.
-
-    Example:
-        >>> shown(list(range(10**6)))
-        '[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ...]'
     """
     if isinstance(value, str | PurePath):
         value = without_passwords(str(value))
@@ -66,23 +62,13 @@ def shown(value: Any) -> str:
 
 
 def without_passwords(text: str) -> str:
-    """Return a text in which stars replace the password of every address.
-
-    Example:
-        >>> without_passwords("no table in postgresql://me:secret@host/studies")
-        'no table in postgresql://me:***@host/studies'
-    """
+    """Return a text in which stars replace the password of every address."""
     text = re.sub(r"(:/+[^/@:\s]*):[^@\s]*@", r"\1:***@", text)
     return re.sub(r"(?i)\b(password|passwd|pwd)=[^&\s'\"]*", r"\1=***", text)
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """Return the name that you probably meant: one that is similar or contains yours.
-
-    Example:
-        >>> closest("width", ["height", "prefer_width"])
-        'prefer_width'
-    """
+    """Return the name that you probably meant: one that is similar or contains yours."""
     by_lower = {each.lower(): each for each in known}
     given = name[:80].lower()
     alike = difflib.get_close_matches(given, by_lower, n=1)
@@ -148,11 +134,7 @@ class InvalidArgumentError(MyriadError, ValueError):
         return f"{field} {rule}, but got {shown(value)}."
 
     def renamed(self, names: Mapping[str, str]) -> "InvalidArgumentError":
-        """Return the error with the argument's name replaced by the one that you used.
-
-        Args:
-            names: your names by Myriad's.
-        """
+        """Return the error with the argument's name replaced by yours, from yours by Myriad's."""
         field, *rest = self.args
         return InvalidArgumentError(names[field], *rest) if rest and field in names else self
 
@@ -166,10 +148,6 @@ class UnknownNameError(InvalidArgumentError):
         known: the names that exist.
         aliases: other names that you may have meant.
         owner: the owner of the names, for the message.
-
-    Attributes:
-        field: the kind of thing that it should name.
-        value: the name that you gave.
 
     Example:
         >>> str(UnknownNameError("agent", "pppo", ["dqn", "ppo"]))
@@ -196,11 +174,7 @@ class UnknownNameError(InvalidArgumentError):
 
 
 class FaultyEnvironmentError(InvalidArgumentError):
-    """An environment that breaks the contract of `Environment`.
-
-    Attributes:
-        faults: a sentence for each fault.
-    """
+    """An environment that breaks the contract of `Environment`. Its `faults` are sentences."""
 
     def __init__(self, name: str, faults: Iterable[str]):
         self.faults = list(faults)

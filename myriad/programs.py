@@ -76,11 +76,6 @@ class TrainingProgram:
         programs = self._training.programs
         return tuple(describe(programs[name]) for name in ("run", "init", "evaluate"))
 
-    @property
-    def stated_bytes(self) -> int:
-        """The most bytes that the programs hold at once, as the compiler states."""
-        return self._training.stated_bytes()
-
     def start(self, seed: int | None = None) -> None:
         """Make the state before the first update, by default from the seed of the configuration."""
         self.state = self._training.first_state(None if seed is None else [seed])
@@ -124,10 +119,7 @@ class TrainingProgram:
     def checkpoints(self, folder: str | Path) -> tuple[Callable[[], None], Callable[[], Any]]:
         """Return a function that saves the state to `folder`, and one that reads it again."""
         checkpoints = Checkpoints(user_path(folder))
-        return (
-            lambda: checkpoints.save(1, self.state),
-            lambda: checkpoints.restore(1, self.state),
-        )
+        return lambda: checkpoints.save(1, self.state), lambda: checkpoints.restore(1, self.state)
 
 
 class LearningProgram:

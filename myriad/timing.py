@@ -58,9 +58,9 @@ class Timing:
         samples_s: each sample's seconds divided by its calls, in the order they were taken.
         calls_per_sample: calls in one sample.
         median_s: the median of the samples.
-        low_s: lower end of the interval that holds the true median with probability `confidence`.
+        low_s: lower end of the interval that holds the true median.
         high_s: its upper end.
-        confidence: see `median_interval`.
+        confidence: the probability that it does, see `median_interval`.
         compile_s: for a jitted function the seconds of `lower().compile()`, which are close to 0 if
             it was compiled before. For any other function, the first call's seconds above the
             median, whatever it compiled, loaded or allocated.
@@ -73,12 +73,6 @@ class Timing:
     high_s: float
     confidence: float
     compile_s: float
-
-    def __str__(self) -> str:
-        interval = f"{_readable(self.low_s)} to {_readable(self.high_s)}"
-        samples = f"{len(self.samples_s)} samples of {self.calls_per_sample} calls"
-        compiled = f"compiled in {_readable(self.compile_s)}"
-        return f"{_readable(self.median_s)} ({interval}; {samples}; {compiled})"
 
 
 @dataclass(frozen=True)
@@ -93,10 +87,9 @@ class Comparison:
         b: the timing of the second side.
         pair_ratios: one ratio per pair, in the order they were taken.
         b_over_a: the median of the ratios.
-        b_over_a_low: lower end of the interval that holds the true median ratio with probability
-            `confidence`.
+        b_over_a_low: lower end of the interval that holds the true median ratio.
         b_over_a_high: its upper end.
-        confidence: see `median_interval`.
+        confidence: the probability that it does, see `median_interval`.
     """
 
     a: Timing
@@ -276,12 +269,6 @@ def _summary(subject: "Subject", samples: Sequence[float], confidence: float) ->
     )
 
 
-def _readable(seconds: float) -> str:
-    units = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
-    scale, unit = next((pair for pair in units if seconds >= pair[0]), (1e-9, "ns"))
-    return f"{seconds / scale:.3g} {unit}"
-
-
 @checked
 def timed(fn: Function, *args: Any) -> tuple[Any, float]:
     """Call `fn(*args)` once. Return its result, when that is ready, and the seconds that it took.
@@ -294,12 +281,7 @@ def timed(fn: Function, *args: Any) -> tuple[Any, float]:
 
 
 class Subject:
-    """A function, its arguments, and what the first call showed about both.
-
-    Args:
-        fn: as in `measure`.
-        args: as in `measure`.
-        carry: as in `measure`.
+    """A function, its arguments as `measure` takes them, and what the first call showed of both.
 
     Attributes:
         calls_per_sample: calls in one sample, once `calibrate` has been called.
@@ -311,13 +293,7 @@ class Subject:
         InvalidArgumentError: an array of `args` was deleted before, or there is nothing to carry.
     """
 
-    def __init__(
-        self,
-        fn: Function,
-        args: Sequence[Any],
-        *,
-        carry: bool = False,
-    ):
+    def __init__(self, fn: Function, args: Sequence[Any], *, carry: bool = False):
         if isinstance(fn, functools.partial) and not fn.keywords:
             args = (*fn.args, *args)
             fn = fn.func
@@ -495,16 +471,7 @@ def mean_interval(samples: Sequence[float]) -> tuple[float, float]:
 
 
 def require_enough(name: str, num_samples: int, confidence: float) -> None:
-    """Raise unless `num_samples` samples have an interval of this confidence.
-
-    Args:
-        name: the caller's name for the number of samples, for the message.
-        num_samples: how many samples there are.
-        confidence: see `median_interval`.
-
-    Raises:
-        InvalidArgumentError: there are too few.
-    """
+    """Raise InvalidArgumentError, about `name`, if there are too few samples for an interval."""
     if not _rank(num_samples, confidence):
         least = next(count for count in itertools.count(2) if _rank(count, confidence))
         rule = f"must be at least {least} for confidence {confidence}"

@@ -19,8 +19,6 @@ from myriad.adapters import NO_BOUND, finite_bounds
 from myriad.engine.random import make_key, make_keys
 from myriad.envs.environment import Environment
 from myriad.errors import InvalidArgumentError, UnknownNameError
-from myriad.ranges import INT64
-from myriad.registry import is_integer
 from myriad.spaces import Box, Discrete, MultiDiscrete, Space
 
 RENDER_FPS = 30
@@ -75,7 +73,7 @@ class AsGymnasium(gymnasium.Env[Any, Any], EzPickle):
             key, _ = self._state
         else:
             seed = int(self.np_random.integers(2**32)) if seed is None else seed
-            key = make_key(within_64_bits(seed))
+            key = make_key(seed)
         self._state, obs = self._reset(key)
         return as_observation(self.observation_space, obs), {}
 
@@ -177,12 +175,10 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any], EzPickle):
                 raise InvalidArgumentError("reset_mask", rule, options["reset_mask"])
             if self._states is None and not mask.all():
                 raise InvalidArgumentError("reset_mask", "must be True for all at first", mask)
-        everything = bool(mask.all())
-        self._states, obs = self._reset(
-            self._keys(seed), mask, None if everything else self._states
-        )
+        kept = None if mask.all() else self._states
+        self._states, obs = self._reset(self._keys(seed), mask, kept)
         obs = as_observation(self.observation_space, obs)
-        if not everything:
+        if kept is not None:
             obs[~mask] = self._obs[~mask]
         self._obs = obs
         self._ended = self._ended & ~mask
@@ -224,13 +220,8 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any], EzPickle):
                 **_masked(info, ~done),
             }
         self._ended = done
-        return (
-            self._obs.copy(),
-            reward.astype(np.float64),
-            terminated.copy(),
-            truncated.copy(),
-            infos,
-        )
+        rewards = reward.astype(np.float64)
+        return self._obs.copy(), rewards, terminated.copy(), truncated.copy(), infos
 
     def render(self) -> tuple[Any, ...] | None:
         """Return a picture of each sub-environment, or None if you asked for no `render_mode`."""
@@ -271,33 +262,23 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any], EzPickle):
             truncated = truncated & ~ended
         fresh, first_obs = reset_env(self.env, key)
         obs = _where(renewed, first_obs, final_obs)
-        return (
-            _where(renewed, fresh, stepped),
-            final_obs,
-            (obs, reward, terminated, truncated, info),
-        )
+        state = _where(renewed, fresh, stepped)
+        return state, final_obs, (obs, reward, terminated, truncated, info)
 
     def _keys(self, seed: int | Sequence[int | None] | None) -> jax.Array:
         """Return the key of each sub-environment's next reset, `[N]`."""
         if isinstance(seed, int | np.integer):
-            return make_keys(within_64_bits(int(seed) + i) for i in range(self.num_envs))
+            return make_keys(int(seed) + i for i in range(self.num_envs))
         seeds = [None] * self.num_envs if seed is None else seed
-        if (
-            not isinstance(seeds, Sequence | np.ndarray)
-            or len(seeds) != self.num_envs
-            or not all(each is None or (is_integer(each) and each >= 0) for each in seeds)
-        ):
-            rule = f"must hold {self.num_envs} integers of at least 0 or None"
+        if not isinstance(seeds, Sequence | np.ndarray) or len(seeds) != self.num_envs:
+            rule = f"must hold {self.num_envs} integers or None"
             raise InvalidArgumentError("seed", rule, seed)
-        drawn = (
-            self.np_random.integers(2**32, size=self.num_envs)
-            if self._states is None
-            else np.zeros(self.num_envs)
-        )
-        given = np.array([value is not None for value in seeds])
-        chosen = (int(d if s is None else s) for s, d in zip(seeds, drawn, strict=True))
-        keys = make_keys(map(within_64_bits, chosen))
-        return keys if self._states is None else jnp.where(given, keys, self._states[0])
+        if self._states is None:
+            drawn = self.np_random.integers(2**32, size=self.num_envs)
+            return make_keys(d if s is None else s for s, d in zip(seeds, drawn, strict=True))
+        given = np.array([each is not None for each in seeds])
+        keys = make_keys(0 if each is None else each for each in seeds)
+        return jnp.where(given, keys, self._states[0])
 
 
 def refuse_options(options: dict[str, Any] | None, known: Collection[str] = ()) -> None:
@@ -309,13 +290,6 @@ def refuse_options(options: dict[str, Any] | None, known: Collection[str] = ()) 
     for name in options or ():
         if name not in known:
             raise InvalidArgumentError("options", f"must be {' or '.join(known) or 'empty'}", name)
-
-
-def within_64_bits(seed: int | np.integer) -> int:
-    """Return a seed that `make_key` takes. Gymnasium's may have any number of bits."""
-    if seed <= INT64:
-        return int(seed)
-    return int(np.random.SeedSequence(int(seed)).generate_state(1, np.uint64)[0]) >> 1
 
 
 def reset_env(env: Environment, key: jax.Array) -> tuple[KeyedState, jax.Array]:

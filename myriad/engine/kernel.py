@@ -87,12 +87,7 @@ class ChunkKernel:
 
     @classmethod
     def of(
-        cls,
-        step: Callable[..., Any],
-        states: Any,
-        keys: Any,
-        shared: Any,
-        num_recorded: int,
+        cls, step: Callable[..., Any], states: Any, keys: Any, shared: Any, num_recorded: int
     ) -> tuple["ChunkKernel | None", str | None]:
         """Trace `step(states, keys, env_index, shared)` for one environment, from shapes.
 

@@ -36,8 +36,6 @@ from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.ranges import Integer, require_ranges
 from myriad.spaces import Box, Discrete, MultiDiscrete
 
-__all__ = ["BucketBrigade"]
-
 SAFE, BURNING, RUINED = range(3)
 REST, WORK = range(2)
 MODES = ("bernoulli", "continuous")
@@ -380,15 +378,8 @@ class BucketBrigade:
         state, rewards = night(draws, state, actions, params, self.mode)
         burns = functools.reduce(jnp.logical_or, [house == BURNING for house in state.houses])
         terminated = (state.night >= params.min_nights) & ~burns
-        truncated = jnp.zeros((), jnp.bool_)
-        return (
-            self.observe(state, params),
-            state,
-            rewards[0],
-            terminated,
-            truncated,
-            {"rewards": jnp.stack(rewards)},
-        )
+        obs, info = self.observe(state, params), {"rewards": jnp.stack(rewards)}
+        return obs, state, rewards[0], terminated, jnp.zeros((), jnp.bool_), info
 
     def draw_night(self, key: jax.Array) -> tuple[Uniforms, Keys]:
         """Draw the numbers of `step` for the houses, and three keys for each opponent."""
@@ -410,8 +401,7 @@ class BucketBrigade:
         return jnp.stack([jnp.asarray(scalar, jnp.float32) for scalar in seen])
 
     def observation_space(self, params: BucketBrigadeParams) -> Box:
-        """Return the bounds that follow from the layout."""
-        figures = np.array([getattr(params, name) for name in OBSERVED_FIGURES], np.float32)
+        figures = [getattr(params, name) for name in OBSERVED_FIGURES]
         place = self.num_houses - 1
         num_agents = self.num_agents
         high = (
@@ -420,14 +410,11 @@ class BucketBrigade:
             + [place] * num_agents
             + [place, 1] * num_agents
         )
-        low = np.concatenate([np.zeros(len(high)), figures, np.zeros(num_agents)]).astype(
-            np.float32
-        )
-        high = np.concatenate([high, figures, np.ones(num_agents)]).astype(np.float32)
+        low = np.concatenate([[0] * len(high), figures, [0] * num_agents], dtype=np.float32)
+        high = np.concatenate([high, figures, [1] * num_agents], dtype=np.float32)
         return Box(low, high, high.shape)
 
     def action_space(self, params: BucketBrigadeParams) -> MultiDiscrete:
-        """Return house, rest or work, and signal."""
         return MultiDiscrete((self.num_houses, 2, 2))
 
     def render(self, state: BucketBrigadeState) -> np.ndarray:

@@ -19,8 +19,6 @@ from myriad.envs.environment import Finite, Positive, Steps
 from myriad.ranges import Integer, Number
 from myriad.spaces import Box, Discrete
 
-__all__ = ["GeneCircuit"]
-
 Target = Literal["constant", "sine"]
 # The parameters of the kinetics, and those of a sine.
 KINETIC = ("eta", "nu", "rate_h", "Kh", "nh", "rate_f", "Kf", "nf")
@@ -241,7 +239,6 @@ class GeneCircuit:
         return Box(-np.inf, np.inf, (2 + self.n_horizon,))
 
     def action_space(self, params: GeneCircuitParams) -> Discrete:
-        """Return light off and on."""
         return Discrete(2)
 
     def render(self, state: GeneCircuitState) -> np.ndarray:

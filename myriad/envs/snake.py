@@ -30,8 +30,6 @@ from myriad.errors import InvalidArgumentError
 from myriad.ranges import Integer, require_ranges
 from myriad.spaces import Box, Discrete
 
-__all__ = ["Snake"]
-
 Cells = tuple[jax.Array, ...]
 
 UP, RIGHT, DOWN, LEFT = range(4)
@@ -237,11 +235,9 @@ class Snake:
         return jnp.concatenate(moves)[: self.num_cells]
 
     def observation_space(self, params: SnakeParams) -> Box:
-        """Return three channels between 0 and 1."""
         return Box(0.0, 1.0, (self.height, self.width, 3))
 
     def action_space(self, params: SnakeParams) -> Discrete:
-        """Return up, right, down and left."""
         return Discrete(4)
 
     def render(self, state: SnakeState) -> np.ndarray:

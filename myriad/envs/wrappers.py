@@ -495,13 +495,11 @@ def _appended(box: Any, size: int, low: float, high: float, dtype: Any) -> Box:
     return Box(lows, highs, lows.shape, dtype)
 
 
-def privileged_of(env: Environment) -> Any:
-    """Return the shape and dtype of a `privileged_observation`; None if there is none."""
-    return _traced_privileged(env) if hasattr(env, "privileged_observation") else None
-
-
 @functools.lru_cache(maxsize=64)
-def _traced_privileged(env: Any) -> Any:
+def privileged_of(env: Any) -> Any:
+    """Return the shape and dtype of a `privileged_observation`; None if there is none."""
+    if not hasattr(env, "privileged_observation"):
+        return None
     _, state = jax.eval_shape(env.reset, make_key(0), env.default_params)
     return jax.eval_shape(env.privileged_observation, state, env.default_params)
 
