@@ -22,7 +22,13 @@ def step(num_envs: int, scan_chunk_size: int, num_samples: int) -> str:
     env = myriad.make_env("cartpole-control")
     rollout = myriad.Rollout(env, myriad.make_agent("random", env), num_envs, scan_chunk_size)
     state = rollout.init(seed=0)
-    measured = timing.measure(rollout.run_chunk, state, carry=True, num_samples=num_samples)
+
+    def chunk() -> object:
+        nonlocal state
+        state = rollout.run_chunk(state)
+        return state
+
+    measured = timing.measure(chunk, num_samples=num_samples)
     steps = num_envs * scan_chunk_size
     rate = steps / measured.median_s
     low = steps / measured.high_s

@@ -14,7 +14,6 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from operator import itemgetter
 from time import perf_counter
 from typing import Annotated, Any
 
@@ -131,32 +130,27 @@ def warmup(fn: Function, *args: Any) -> Any:
 def measure(
     fn: Function,
     *args: Any,
-    carry: bool = False,
     num_samples: Samples = 15,
     min_sample_s: SampleSeconds = 0.01,
     confidence: Confidence = 0.95,
 ) -> Timing:
     """Time `fn(*args)`, each call until its result is ready.
 
-    A jitted function may donate arguments, which are gone after one call. By default every call
-    gets the same values: an argument that the first call deleted is copied on its device before
-    each further call, while the clock is stopped. With `carry=True` a call gets the result of the
-    call before, as in a rollout or a training, and the carried value is not copied. The two time
-    different things, so the choice is yours. Your own arrays survive either way, so memory must
-    hold them and one working copy.
+    A jitted function may donate arguments, which are gone after one call. Every call gets the same
+    values: an argument that the first call deleted is copied on its device before each further
+    call, while the clock is stopped. Your own arrays survive, so memory must hold them and one
+    working copy. To go on from the result of the call before, as a rollout does, pass a function
+    without arguments that keeps its state.
 
     Args:
         fn: a function, jitted or not, that returns the arrays to wait for, or nothing.
         *args: its positional arguments.
-        carry: pass each call's result, or the first item of a tuple, as the next call's first
-            argument.
         num_samples: samples to take.
         min_sample_s: the least seconds of a sample. Calls are added until it is reached.
         confidence: probability that the interval holds the true median.
 
     Raises:
-        InvalidArgumentError: an option is out of range, an array was deleted before, or `carry`
-            doesn't fit `fn`.
+        InvalidArgumentError: an option is out of range, or an array was deleted before.
 
     Example:
         >>> timing = measure(sorted, range(1000), num_samples=7, min_sample_s=0.001)
@@ -164,7 +158,7 @@ def measure(
         True
     """
     require_enough("num_samples", num_samples, confidence)
-    subject = Subject(fn, args, carry=carry)
+    subject = Subject(fn, args)
     subject.prepare()
     with collector_paused():
         subject.calibrate(min_sample_s)
@@ -177,7 +171,6 @@ def compare(
     a: Function,
     b: Function,
     *args: Any,
-    carry: bool = False,
     num_pairs: Samples = 21,
     min_sample_s: SampleSeconds = 0.01,
     confidence: Confidence = 0.95,
@@ -186,13 +179,12 @@ def compare(
     """Time two functions in pairs of samples in random order, so that drift affects both equally.
 
     If their arguments differ, pass each as `functools.partial(fn, *own_args)`. A partial is
-    unwrapped, so that donation and `carry` work as in `measure`.
+    unwrapped, so that donation works as in `measure`.
 
     Args:
         a: the first side.
         b: the second side.
         *args: positional arguments of both, after those of a partial.
-        carry: as in `measure`, for both sides.
         num_pairs: pairs of samples to take.
         min_sample_s: as in `measure`.
         confidence: probability that the interval holds the true median ratio.
@@ -202,7 +194,7 @@ def compare(
         InvalidArgumentError: as in `measure`.
     """
     require_enough("num_pairs", num_pairs, confidence)
-    sides = [Subject(fn, args, carry=carry) for fn in (a, b)]
+    sides = [Subject(fn, args) for fn in (a, b)]
     for side in sides:
         side.prepare()
     with collector_paused():
@@ -290,26 +282,22 @@ class Subject:
             since then they are unknown.
 
     Raises:
-        InvalidArgumentError: an array of `args` was deleted before, or there is nothing to carry.
+        InvalidArgumentError: an array of `args` was deleted before.
     """
 
-    def __init__(self, fn: Function, args: Sequence[Any], *, carry: bool = False):
+    def __init__(self, fn: Function, args: Sequence[Any]):
         if isinstance(fn, functools.partial) and not fn.keywords:
             args = (*fn.args, *args)
             fn = fn.func
-        if carry and not args:
-            raise InvalidArgumentError("carry=True needs a first argument to carry.")
         if any(map(_any_deleted, args)):
             raise InvalidArgumentError("args", "must hold live arrays, none deleted or donated.")
         self.calls_per_sample = 1
         self.first_s = 0.0
         self.compile_s: float | None = None
         self._fn = fn
-        self._args = list(args)
-        self._carry = carry
+        self._args = args
         self._donated: set[int] = set()  # Indices into `args`.
         self._waits = True
-        self._next_first: Function
 
     def prepare(self) -> Any:
         """Compile, make the first call and return its result.
@@ -323,19 +311,10 @@ class Subject:
         result, self.first_s = timed(self._fn, *args)
         self._donated = {index for index in self._donated if _any_deleted(args[index])}
         self._waits = any(hasattr(leaf, "block_until_ready") for leaf in jax.tree.leaves(result))
-        if self._carry:
-            self._next_first = _find_carry(self._args[0], result)
-            self._args[0] = self._next_first(result)
-            # Nobody else uses a result, so it may be donated without a copy.
-            self._donated.discard(0)
         return result
 
     def calibrate(self, min_sample_s: float) -> None:
         """Add calls to the sample until it lasts `min_sample_s`."""
-        if self._carry:
-            # The second call is the first to get a result, whose sharding or weak types may differ
-            # from the caller's arrays. Then it compiles again.
-            self._call_s()
         while True:
             start = perf_counter()
             seconds = self._run_s()
@@ -363,8 +342,8 @@ class Subject:
     def _run_s(self) -> float:
         """Time the calls of one sample. No result outlives its call, so memory holds one."""
         num_calls = self.calls_per_sample
-        if self._carry or self._donated:
-            return sum(self._call_s() for _ in range(num_calls))
+        if self._donated:
+            return sum(timed(self._fn, *self._renewed_args())[1] for _ in range(num_calls))
         fn = self._fn
         args = self._args
         # Read the clock once per sample, and don't wait if there is nothing to wait for. Either
@@ -378,30 +357,11 @@ class Subject:
                 fn(*args)
         return perf_counter() - start
 
-    def _call_s(self) -> float:
-        """Time one call, its arguments made ready before and carried on after."""
-        result, seconds = timed(self._fn, *self._renewed_args())
-        if self._carry:
-            self._args[0] = self._next_first(result)
-        return seconds
-
     def _renewed_args(self) -> list[Any]:
         """Return the arguments of one call, with a copy of each that it may delete."""
         return [
             _copied(arg) if index in self._donated else arg for index, arg in enumerate(self._args)
         ]
-
-
-def _find_carry(first: Any, result: Any) -> Function:
-    """Return a function that picks the next first argument: the result, or its first item."""
-    wanted = jax.tree.structure(first)
-    found = jax.tree.structure(result)
-    if found == wanted:
-        return lambda result: result
-    if isinstance(result, tuple) and result and jax.tree.structure(result[0]) == wanted:
-        return itemgetter(0)
-    rule = f"needs a result like the first argument, {wanted}"
-    raise InvalidArgumentError("carry=True", rule, found)
 
 
 def _arrays(tree: Any) -> list[jax.Array]:

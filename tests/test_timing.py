@@ -127,12 +127,9 @@ def test_compilation_is_told_apart_from_running(clock):
     assert (again.compile_s, again.median_s) == (0.0, 1.0)
 
 
-@pytest.mark.parametrize(("carry", "num_programs"), [(False, 1), (True, 2)])
-def test_nothing_compiles_within_a_sample(carry, num_programs, monkeypatch):
+def test_nothing_compiles_within_a_sample(monkeypatch):
     mesh = jax.make_mesh((2,), ("env",))
     rows = jax.device_put(jnp.zeros(8), jax.NamedSharding(mesh, jax.P("env")))
-    # A carried state comes back on both devices whole, where it had one leaf on both and one on
-    # one: a second program.
     state = {"rows": rows, "weak": jnp.asarray(1.0)}
     fn = donating(lambda state: state | {"rows": state["rows"] + state["weak"]})
     run_s, in_samples = timing.Subject._run_s, []
@@ -146,16 +143,13 @@ def test_nothing_compiles_within_a_sample(carry, num_programs, monkeypatch):
     monkeypatch.setattr(timing.Subject, "_run_s", counted_run_s)
     timing.block_until_ready(timing._copied(state))  # copying compiles too
     with count_compilations() as compilations:
-        timing.measure(fn, state, carry=carry, **ENOUGH)
-    assert compilations == ["jit(<lambda>)"] * num_programs
+        timing.measure(fn, state, **ENOUGH)
+    assert compilations == ["jit(<lambda>)"]
     assert in_samples == []
 
 
-@pytest.mark.parametrize("carry", [False, True])
 @pytest.mark.parametrize("seen_through", [True, False])
-def test_a_donated_argument_is_the_same_in_every_call_or_is_carried_and_survives(
-    seen_through, carry
-):
+def test_a_donated_argument_is_the_same_in_every_call_and_survives(seen_through):
     seen, state, batch = [], {"x": jnp.ones(3), "n": 0}, jnp.ones((2, 3))
     jitted = jax.jit(
         lambda state, batch: ({"x": state["x"] + 1, "n": 0}, batch * 2), donate_argnums=(0, 1)
@@ -166,10 +160,10 @@ def test_a_donated_argument_is_the_same_in_every_call_or_is_carried_and_survives
         return jitted(state, batch)
 
     fn = jitted if seen_through else hidden
-    timing.measure(fn, state, batch, carry=carry, **ENOUGH)
-    assert seen == [1 + carry * call for call in range(len(seen))]
+    timing.measure(fn, state, batch, **ENOUGH)
+    assert seen == [1] * len(seen)
     _, doubled = timing.warmup(fn, state, batch)
-    timing.compare(fn, fn, state, batch, carry=carry, num_pairs=6, min_sample_s=0.001)
+    timing.compare(fn, fn, state, batch, num_pairs=6, min_sample_s=0.001)
     assert doubled.tolist() == [[2.0] * 3] * 2
     assert state["x"].tolist() == [1.0] * 3
     assert not batch.is_deleted()
@@ -224,8 +218,6 @@ def deleted():
         (lambda: timing.measure(len, (), num_samples=5), "num_samples must be at least 6 .* got 5"),
         (lambda: timing.measure(len, (), confidence=1.0), "confidence must .* but got 1.0"),
         (lambda: timing.measure(3), "fn is refused: .* but got 3"),
-        (lambda: timing.measure(lambda x: [x, x], {"a": 1}, carry=True), "carry=True needs"),
-        (lambda: timing.measure(dict, carry=True), "needs a first argument to carry"),
         (lambda: timing.median_interval([math.nan] * 9), "samples must be a list of"),
         (lambda: timing.interleave([], least_rounds=0, most_rounds=1.5), "most_rounds must be"),
         (lambda: timing.measure(len, {"x": deleted()}), "none deleted or donated"),

@@ -246,12 +246,6 @@ def to_sb3(
         InvalidArgumentError: `num_envs` is not an integer of at least 1, or a space has no
             counterpart in Gymnasium.
         NotInstalledError: Stable-Baselines3 can't be imported.
-
-    Example:
-        >>> from myriad import make_env
-        >>> envs = to_sb3(make_env("cartpole-control"), num_envs=3)  # doctest: +SKIP
-        >>> envs.reset().shape  # doctest: +SKIP
-        (3, 4)
     """
     module = import_adapter("myriad.adapters.as_sb3", "stable_baselines3", "sb3")
     return module.AsSB3(env, num_envs, render_mode=render_mode, normalize_actions=normalize_actions)
