@@ -57,9 +57,8 @@ class Timing:
         samples_s: each sample's seconds divided by its calls, in the order they were taken.
         calls_per_sample: calls in one sample.
         median_s: the median of the samples.
-        low_s: lower end of the interval that holds the true median.
+        low_s: lower end of the interval that holds the true median with probability `confidence`.
         high_s: its upper end.
-        confidence: the probability that it does, see `median_interval`.
         compile_s: for a jitted function the seconds of `lower().compile()`, which are close to 0 if
             it was compiled before. For any other function, the first call's seconds above the
             median, whatever it compiled, loaded or allocated.
@@ -70,7 +69,6 @@ class Timing:
     median_s: float
     low_s: float
     high_s: float
-    confidence: float
     compile_s: float
 
 
@@ -86,9 +84,9 @@ class Comparison:
         b: the timing of the second side.
         pair_ratios: one ratio per pair, in the order they were taken.
         b_over_a: the median of the ratios.
-        b_over_a_low: lower end of the interval that holds the true median ratio.
+        b_over_a_low: lower end of the interval that holds the true median ratio with probability
+            `confidence`.
         b_over_a_high: its upper end.
-        confidence: the probability that it does, see `median_interval`.
     """
 
     a: Timing
@@ -97,7 +95,6 @@ class Comparison:
     b_over_a: float
     b_over_a_low: float
     b_over_a_high: float
-    confidence: float
 
     def __str__(self) -> str:
         interval = f"{self.b_over_a_low:.3g} to {self.b_over_a_high:.3g}"
@@ -211,7 +208,6 @@ def compare(
         statistics.median(ratios),
         low,
         high,
-        confidence,
     )
 
 
@@ -256,9 +252,7 @@ def _summary(subject: "Subject", samples: Sequence[float], confidence: float) ->
     compile_s = subject.compile_s
     if compile_s is None:
         compile_s = max(0.0, subject.first_s - median_s)
-    return Timing(
-        tuple(samples), subject.calls_per_sample, median_s, low_s, high_s, confidence, compile_s
-    )
+    return Timing(tuple(samples), subject.calls_per_sample, median_s, low_s, high_s, compile_s)
 
 
 @checked

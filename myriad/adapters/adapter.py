@@ -74,10 +74,6 @@ class Adapter:
         """Build the environment. It is kept, and shared with equal adapters."""
         raise NotImplementedError
 
-    def reset(self, key: jax.Array, params: Any) -> tuple[Any, Any]:
-        """Draw a first observation and a first state, as the library's reset does."""
-        raise NotImplementedError
-
     @classmethod
     def adapt(cls, name: str, **overrides: Any) -> Self:
         """Return the environment called `name`, with other fields or arguments than the defaults.

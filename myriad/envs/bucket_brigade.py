@@ -11,7 +11,7 @@ import math
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -119,9 +119,7 @@ def scenarios() -> dict[str, BucketBrigadeParams]:
     return {name: BucketBrigadeParams(**figures) for name, figures in tomllib.loads(text).items()}
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Uniforms:
+class Uniforms(NamedTuple):
     """A night's draws from [0, 1), one of each kind per house: float32 `[H]` or `H` scalars."""
 
     suppression: Sequence[jax.Array] | jax.Array

@@ -298,13 +298,11 @@ def trace_with_keys(name: str, function: Callable[..., Any], *arguments: Any) ->
 def _purity(env: Environment) -> Iterator[Finding]:
     """Call `reset` and `step` operation by operation, twice."""
     reset, step = _functions(env)
-    state = reset(fixed_key())[1]
-    action = jax.jit(env.action_space(env.default_params).sample)(fixed_key())
-    calls: dict[str, Callable[[], Any]] = {
-        "reset": lambda: reset(fixed_key()),
-        "step": lambda: step(fixed_key(), state, action),
-    }
-    for name, call in calls.items():
+    key = fixed_key()
+    state = reset(key)[1]
+    action = jax.jit(env.action_space(env.default_params).sample)(key)
+    calls = (("reset", lambda: reset(key)), ("step", lambda: step(key, state, action)))
+    for name, call in calls:
         results = called(name, lambda call=call: (call(), call()))
         pairs = zip(*map(numbers, results), strict=True)
         if not all(np.array_equal(*pair, equal_nan=True) for pair in pairs):
@@ -326,20 +324,16 @@ def _batches(env: Environment) -> Iterator[Finding]:
         action = jax.vmap(sample)(keys)
         return jax.vmap(env.step)(keys, jax.vmap(env.reset)(keys, params)[1], action, params)
 
-    names = scalar_floats(env)
-    again = ""
-    if names and not float_parameters(env):
-        again = f" Another value of {', '.join(names)} compiles programs anew."
     try:
         traced("step", batch)
     except CallError as error:
         yield EnvironmentWarning(
-            f"{error} Each environment had its own parameters, as in domain randomisation.{again}"
+            f"{error} Each environment had its own parameters, as in domain randomisation."
         )
-        return
-    if again:
+    if (names := scalar_floats(env)) and not float_parameters(env):
         yield EnvironmentWarning(
-            f"reset or step returns other dtypes for parameters that are float32 arrays.{again}"
+            "reset or step can't take float parameters as float32 arrays, or returns other dtypes "
+            f"for them: another value of {', '.join(names)} compiles programs anew."
         )
 
 
