@@ -1,6 +1,5 @@
 """The loops in C step Myriad's environments: the same draws, actions and ends of episodes."""
 
-import re
 import shutil
 
 import pytest
@@ -28,14 +27,3 @@ def test_the_loops_take_the_same_steps_as_a_rollout(name):
     assert totals.num_episodes == summary.num_episodes >= 2 * NUM_ENVS
     mean_return = totals.return_sum / totals.num_episodes
     assert mean_return == pytest.approx(summary.mean_episode_return, rel=1e-5)
-
-
-@pytest.mark.slow
-def test_the_command_prints_our_share(monkeypatch, capsys):
-    monkeypatch.setattr(c_loops, "SIZES", {64: 50})
-    monkeypatch.setattr(c_loops, "configure", lambda: None)
-    monkeypatch.setattr("sys.argv", ["c_loops", "pendulum-control"])
-    c_loops.main()
-    assert re.fullmatch(
-        r"pendulum-control, 64: [\d.]+ \([\d.]+ to [\d.]+\) of C\n", capsys.readouterr().out
-    )

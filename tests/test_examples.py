@@ -10,20 +10,12 @@ import pytest
 import yaml
 
 from myriad.settings import Settings
-from tests.child_processes import free_port, lacks, python, run
+from tests.child_processes import free_port, lacks, run
 
 ROOT = Path(__file__).parents[1]
 DISTRIBUTED = ROOT / "examples" / "distributed"
 SMALL = ["--env=cartpole", "--agent=ppo", "--num-envs=8", "--steps-per-env=64"]
 SMALL += ["--rollout-steps=32", "--agent.num-minibatches=2", "--agent.num-epochs=1"]
-
-
-@pytest.mark.slow
-def test_the_performance_demonstration_runs_from_another_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("MYRIAD_HOME", str(tmp_path))
-    done = python(ROOT / "examples" / "10_performance_demo.py", "--quick", cwd=tmp_path)
-    for part in ("1,000 environments:", "million steps/s (", "best", "PPO reached 475 after"):
-        assert part in done.stdout
 
 
 def train_by(script, folder, **variables):
@@ -35,7 +27,7 @@ def train_by(script, folder, **variables):
     assert json.loads(last)["steps"] == 8 * 64
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_processes_train_as_in_two_terminals(tmp_path):
     train_by("two_processes.sh", tmp_path, PORT=str(free_port()))
 

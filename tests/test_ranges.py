@@ -15,12 +15,11 @@ import pytest
 
 import myriad
 from myriad import autotune as autotuner
-from myriad import create_config, jit, list_agents, list_envs, make_env, register_env
+from myriad import create_config, jit, list_agents, list_envs, make_env
 from myriad.agents import AGENTS
 from myriad.cli.arguments import COMMANDS, load_command
 from myriad.cli.flags import NAMES
 from myriad.envs import ENVIRONMENTS
-from myriad.envs.cartpole import CartPole, CartPoleParams
 from myriad.errors import InvalidArgumentError, MyriadError
 from myriad.ranges import INT64, Integer, Number, range_in, ranges_of
 from myriad.training.config import TOTAL_STEPS, TrainingConfig
@@ -135,24 +134,3 @@ def test_an_error_has_the_field_and_the_value(call, field, value):
     with pytest.raises(ValueError, match=re.escape(repr(value))) as caught:
         call()
     assert (caught.value.field, caught.value.value) == (field, value)
-
-
-def test_an_environment_of_your_own_is_held_to_what_it_declares_alone(monkeypatch):
-    monkeypatch.setattr(ENVIRONMENTS, "_targets", dict(ENVIRONMENTS._targets))
-
-    @jax.tree_util.register_dataclass
-    @dataclasses.dataclass(frozen=True)
-    class WindyParams(CartPoleParams):
-        wind: float = 0.0
-
-    @register_env("windy-cartpole")
-    @dataclasses.dataclass(frozen=True)
-    class Windy(CartPole):
-        default_params: WindyParams = WindyParams()
-        walls: int = 0
-
-    env = make_env("windy-cartpole", wind=-math.inf, walls=-5)
-    assert (env.default_params.wind, env.walls) == (-math.inf, -5)
-    assert "wind" not in ranges_of(WindyParams)
-    with pytest.raises(InvalidArgumentError, match="tau must be"):
-        make_env("windy-cartpole", tau=0.0)

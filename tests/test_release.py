@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import zipfile
 from email import message_from_bytes
 from pathlib import Path
@@ -56,13 +55,6 @@ def test_links_of_the_readme_work_on_the_index(files):
     assert len(targets) > 10
     assert all(target.startswith(("https://", "#")) for target in targets), targets
     assert "](https://github.com/owner/fork/raw/main/results/" in text
-
-
-def test_both_files_hold_the_licence(files):
-    for name in NAMES:
-        assert metadata(files, name)["License-Expression"] == "MIT"
-        with tarfile.open(files[f"{name}-{myriad.__version__}.tar.gz"]) as sdist:
-            assert f"{name}-{myriad.__version__}/LICENSE" in sdist.getnames()
 
 
 def python_of(version):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import pickle  # noqa: TID251  (a user may)
 
 import jax
 import jax.numpy as jnp
@@ -90,20 +89,6 @@ def test_a_recorded_rollout_takes_the_same_steps_and_has_final_observations_for_
     )
     np.testing.assert_array_equal(beyond, asked.terminated)
     assert np.abs(np.asarray(asked.obs)[done]).max() <= 0.05
-
-
-class Shuffled(Generated):
-    def reset(self, key, params):
-        obs, state = super().reset(key, params)
-        return obs, dataclasses.replace(state, grid=jax.random.permutation(key, state.grid))
-
-
-def test_environments_that_sort_run_in_larger_tiles():
-    sizes = []
-    for env in (Generated(("where",)), Shuffled(("where",))):
-        rollout = Rollout(env, make_agent("random", env), num_envs=10_000)
-        sizes.append(rollout.layout.tile_size)
-    assert sizes[0] < 300 < sizes[1]
 
 
 @pytest.mark.slow
@@ -210,11 +195,3 @@ def test_a_state_that_is_not_this_rollouts_or_was_used_is_refused():
         ):
             with pytest.raises(InvalidArgumentError, match=says):
                 getattr(rollout, call)(state)
-
-
-def test_a_pickled_rollout_runs_the_same():
-    rollout = make_rollout(4, 8, tile_size=64)
-    copy = pickle.loads(pickle.dumps(rollout))  # noqa: S301
-    assert str(copy) == str(rollout)
-    ours, theirs = (each.run(each.init(3), 20) for each in (rollout, copy))
-    assert_same_bits(ours.batch_state, theirs.batch_state)

@@ -53,25 +53,6 @@ def test_actions_have_one_version_everywhere_which_a_comment_names():
     assert all(re.search(r" # v\d+\.\d+\.\d+$", used) for used in pins)
 
 
-def test_who_needs_the_history_has_it():
-    """`make site` orders results by commit, the gate needs the merge base, asv the new commits."""
-    for place, job in JOBS.items():
-        text = " ".join(step.get("run", "") for step in job["steps"])
-        if re.search(r"make site|-m perfgate --base|record\.sh", text):
-            assert job["steps"][0]["with"]["fetch-depth"] == 0, place
-
-
-def test_the_gates_job_ends_as_the_gate_does_and_the_comment_follows_it():
-    gate = LOADED["perf-gate.yml"]
-    steps = gate["jobs"]["gate"]["steps"]
-    step = next(each for each in steps if "-m perfgate" in each.get("run", ""))
-    assert step["run"].endswith('| tee -a "$GITHUB_STEP_SUMMARY"')
-    assert step["shell"] == "bash"  # which GitHub starts with -o pipefail
-    # What one push of a pull request saves reaches no later run.
-    assert not [each for each in steps if "cache" in str(each.get("uses"))]
-    assert LOADED["perf-comment.yml"][True]["workflow_run"]["workflows"] == [gate["name"]]
-
-
 def test_make_gate_says_which_exit_code_it_hides(tmp_path):
     python = tmp_path / ".venv" / "bin" / "python"
     for name in ("Makefile", "pyproject.toml", "constraints.txt", "ci/gate/pyproject.toml"):
@@ -88,17 +69,6 @@ def test_make_gate_says_which_exit_code_it_hides(tmp_path):
     done = run("make", "gate", "BASE=HEAD", cwd=tmp_path, code=2, **outer)
     assert "# Gate: -m perfgate --base HEAD" in done.stdout
     assert "The gate's exit code is 3. Make turns it into 2" in done.stderr
-
-
-def test_no_push_cancels_the_weekly_run_and_pages_wait_for_no_measurement():
-    benchmarks, pages = LOADED["benchmarks.yml"], LOADED["pages.yml"]
-    *_, weekly = [each["cron"] for each in benchmarks[True]["schedule"]]
-    group = benchmarks["concurrency"]["group"]
-    assert f"github.event.schedule == '{weekly}' && 'weekly' || 'commits'" in group
-    assert pages[True]["push"] == {"branches": ["main"]}
-    assert pages[True]["workflow_run"]["workflows"] == [benchmarks["name"]]
-    assert "ci/part.sh plots" in str(pages["jobs"]["site"]["steps"])
-    assert not {"measure", "suites", "store"} & pages["jobs"].keys()
 
 
 def test_the_tests_run_on_the_oldest_and_the_newest_python():
@@ -120,23 +90,6 @@ def test_a_job_has_time_for_all_its_parts():
         assert sum(limits_s) <= (job["timeout-minutes"] - 10) * 60
         found += len(limits_s)
     assert found == 6
-
-
-def test_results_are_added_to_branches_and_come_back_to_the_folders_they_were_stored_from():
-    given = {name: [step.get("with", {}) for step in job["steps"]] for name, job in RESULTS.items()}
-    stored = {each["branch"]: each for each in given["store"] if "branch" in each}
-    assert not any(each["clean"] or each["force"] for each in stored.values())
-    # Two that make the branches at once could not be merged.
-    assert RESULTS["store"]["concurrency"] == {"group": "store"}
-    for name in ("measure", "suites", "site"):
-        fetched = {each["ref"]: each["path"] for each in given[name] if "ref" in each}
-        assert fetched
-        assert all(stored[branch]["folder"] == path for branch, path in fetched.items())
-    # An artifact is unpacked where the folder begins that its paths share.
-    (place,) = [each["path"] for each in given["store"] if "pattern" in each]
-    for name in ("measure", "suites"):
-        paths = [each["path"].split() for each in given[name] if "retention-days" in each]
-        assert os.path.commonpath(each.lstrip("!") for each in paths[0]) == place
 
 
 @pytest.mark.parametrize(
