@@ -8,8 +8,9 @@ from benchmarks.opponents.strangers import ENVS
 from benchmarks.strangers import main
 from myriad import check_env
 
+pytestmark = pytest.mark.long
 
-@pytest.mark.slow
+
 def test_each_loop_of_an_environment_is_measured(tmp_path, capsys):
     path = tmp_path / "rows.csv"
     assert main(["--only", "call centre", "--num-envs", "8", "--output", str(path)]) == 0
@@ -19,7 +20,6 @@ def test_each_loop_of_an_environment_is_measured(tmp_path, capsys):
     assert "| Rollout / best of the others |" in capsys.readouterr().out
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", ENVS)
 def test_an_environment_has_no_fault(name):
     check_env(ENVS[name]())

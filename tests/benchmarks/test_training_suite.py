@@ -11,7 +11,7 @@ from benchmarks.harness.workloads import Training
 from benchmarks.training import fields_of, main
 
 EASY = Training(
-    *("training", "easy", "cartpole-control", "pqn", ("quick",), 16, 8_192), target_return=9.0
+    *("training", "easy", "cartpole-control", "random", ("quick",), 16, 8_192), target_return=9.0
 )
 
 
@@ -20,7 +20,7 @@ def test_a_seed_is_a_row(declare, tmp_path):
     declare(EASY)
     assert main(["--seeds", "1", "--output", str(tmp_path / "t.csv")]) == 0
     (easy,) = read_csv(tmp_path / "t.csv")
-    assert (easy["suite"], easy["agent"], easy["status"]) == ("training", "pqn", "ok")
+    assert (easy["suite"], easy["agent"], easy["status"]) == ("training", "random", "ok")
     assert 0 < float(easy["compile_s"]) < float(easy["run_s"])
     assert int(easy["num_steps"]) <= 8_192
     assert int(easy["peak_bytes"]) > 1 << 20
@@ -39,6 +39,6 @@ def test_a_training_that_misses_its_target_says_by_how_much(monkeypatch):
     assert missed["status"] == "failed"
     assert missed["reason"] == "the return was 23.4 after 8,192 steps, short of 600.0"
     reached = missed | {"status": "ok", "reason": "", "train_s": 1.0}
-    table = trainings_table(("agent",), {("pqn",): [missed, reached, reached]})
+    table = trainings_table(("agent",), {("random",): [missed, reached, reached]})
     assert "2 of 3" in table
     assert "to never)" in table

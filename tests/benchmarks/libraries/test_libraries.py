@@ -46,11 +46,8 @@ def measured(library, env, num_envs, num_steps, agent="random"):
         ("myriad-plain", "pendulum-control", 256, 200),
         pytest.param("gymnax", "pendulum-control", 256, 200, marks=pytest.mark.slow),
         ("myriad-plain", "gene-circuit-control", 64, 288),
-        pytest.param("myriad-plain", "snake", 64, 100, marks=pytest.mark.slow),
-        pytest.param("myriad-plain", "bucket-brigade", 256, 48, marks=pytest.mark.slow),
         pytest.param("gymnasium", "cartpole-control", 1, 3_000, marks=pytest.mark.slow),
         pytest.param("gymnasium-vector", "cartpole-control", 8, 400, marks=pytest.mark.slow),
-        pytest.param("gymnasium-sync", "cartpole-control", 8, 400, marks=pytest.mark.slow),
         ("gymnax", "examples.my_environment:HillCar", 64, 200),
     ],
 )

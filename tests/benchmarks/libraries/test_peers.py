@@ -84,10 +84,9 @@ def fake_peer(folder, monkeypatch):
     return packages
 
 
-def measured(*libraries, workload=TINY):
-    """Run the peer beside ours, which describes the machine; return the peer's outcomes."""
-    names = ("myriad-plain", *(libraries or ("myriad-jax",)))
-    cases = [Case(name, replace(workload, num_envs=64)) for name in names]
+def measured(*libraries):
+    """Run peers beside ours, which describes the machine; return the peers' outcomes."""
+    cases = [Case(name, replace(TINY, num_envs=64)) for name in ("myriad-plain", *libraries)]
     return alternate([replace(as_declared(each), returns=True) for each in cases], BUDGET)[1:]
 
 
@@ -101,8 +100,11 @@ def test_a_peer_without_its_environment_is_not_installed_and_the_command_is_name
 
 
 @pytest.mark.slow
-def test_the_peers_own_package_runs_also_with_our_xla_options_and_may_print(fake_peer, monkeypatch):
+def test_the_peers_own_package_runs_also_with_our_xla_options_and_may_print(
+    fake_peer, folder, monkeypatch, tmp_path
+):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    assert peers.is_installed("myriad-jax")
     plain, configured = measured("myriad-jax", "myriad-jax-configured")
     assert (plain.status, configured.status) == ("ok", "ok")
     assert (plain.hello["library"], plain.hello["library_version"]) == ("myriad-jax", "9.9")
@@ -111,19 +113,13 @@ def test_the_peers_own_package_runs_also_with_our_xla_options_and_may_print(fake
     assert plain.stats["mean_episode_length"] == 3.0
     returns = [each.stats["mean_episode_return"] for each in (plain, configured)]
     assert returns == [6.0, 21.0]
-
-
-@pytest.mark.slow
-def test_a_package_from_elsewhere_is_not_taken_for_the_peers(fake_peer, tmp_path):
+    # A package from elsewhere is not taken for the peer's.
     (fake_peer / "myriad").rename(tmp_path / "myriad")
     (fake_peer / "elsewhere.pth").write_text(str(tmp_path))
-    (outcome,) = measured()
+    (outcome,) = alternate([Case("myriad-jax", TINY)], BUDGET)
     assert outcome.status == "failed"
     assert outcome.reason.startswith(f"myriad was imported from {tmp_path / 'myriad'}")
-
-
-def test_an_environment_of_other_versions_counts_as_none(fake_peer, folder):
-    assert peers.is_installed("myriad-jax")
+    # An environment of other versions counts as none.
     (folder / "myriad-jax" / "installed.txt").write_text("myriad-jax==0.1.0\n")
     assert not peers.is_installed("myriad-jax")
 

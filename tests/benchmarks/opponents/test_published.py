@@ -51,7 +51,7 @@ def test_rows_that_lose_stand_first_and_a_file_keeps_its_other_rows(monkeypatch,
     assert [row["name"] for row in read_csv(path)] == ["close"] * 3 + ["worse"] * 3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*. a step that also resets")
 @pytest.mark.parametrize("env", [InvalidActions(), PendulumNoVelocity(), RepeatPrevious(), TMaze()])
 def test_the_environments_are_sound(env):
@@ -72,11 +72,12 @@ def test_each_step_has_as_many_legal_actions_as_declared_and_rewards_the_target_
 
 def test_the_suit_of_the_fourth_last_card_is_rewarded_from_the_fourth_card_on():
     env, key, total = RepeatPrevious(), jax.random.key(0), 0.0
+    step = jax.jit(env.step)
     obs, state = env.reset(key, env.default_params)
     seen, ends = [int(obs.argmax())], False
     while not ends:
         action = jax.numpy.int32(seen[max(len(seen) - 4, 0)])
-        obs, state, reward, ends, _, _ = env.step(key, state, action, env.default_params)
+        obs, state, reward, ends, _, _ = step(key, state, action, env.default_params)
         assert float(reward) == pytest.approx(1 / 48 if len(seen) >= 4 else 0)
         seen.append(int(obs.argmax()))
         total += float(reward)
