@@ -166,9 +166,6 @@ STEP_FAULTS = {
         lambda reward, old, **_: {"reward": reward * kept(old)}
     ),
     "step raises AttributeError in " + __file__: lambda reward, **_: {"reward": reward.no_such},
-    "step raises NotImplementedError in " + __file__: (
-        lambda key, reward, **_: {"reward": reward + jax.random.poisson(key, 1.0)}
-    ),
     "step returns something else when it is called again": (
         lambda reward, **_: {"reward": reward * jnp.float32(np.random.default_rng().random())}
     ),
@@ -223,11 +220,6 @@ def test_what_trains_all_the_same_is_a_warning():
         check_env(weak, skip=["key"])
 
 
-def multiplied(key, obs, state):
-    shift = jnp.linalg.matrix_power(jax.random.normal(key, (64, 64)) / 64, 16).sum()
-    return obs, dataclasses.replace(state, x=state.x + 1e-9 * shift)
-
-
 def shuffled(key, obs, state):
     """Sort, which XLA counts as no operation."""
     first = jax.random.permutation(key, 52)[0]
@@ -235,11 +227,10 @@ def shuffled(key, obs, state):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", [multiplied, shuffled])
-def test_a_reset_that_costs_more_than_half_a_step_is_a_warning(start):
+def test_a_reset_that_costs_more_than_half_a_step_is_a_warning():
     says = r"resets takes [\d.e+]+ to [\d.e+]+ times as long .*: reset_pool=64 draws 64 first"
     with pytest.warns(EnvironmentWarning, match=says):
-        check_env(Changed(start=start), skip=["keys", "purity", "batches"])
+        check_env(Changed(start=shuffled), skip=["keys", "purity", "batches"])
 
 
 def test_a_training_refuses_a_faulty_environment_before_it_compiles():

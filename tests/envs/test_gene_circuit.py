@@ -14,7 +14,7 @@ from myriad.envs.gene_circuit import GeneCircuit, GeneCircuitState, draw_params
 
 ENV = GeneCircuit()
 PARAMS = ENV.default_params
-NUM_CELLS = 20_000
+NUM_CELLS = 10_000
 # Light by interval, the same for every cell: an hour on, then two intervals in three, so that both
 # states are visited.
 LIGHT = np.array([t < 12 or t % 3 < 2 for t in range(120)], np.int32)

@@ -77,7 +77,7 @@ def choose(rng, snake: PythonSnake, *, careful: bool) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("height", "width", "num_steps"),
-    [(12, 12, 300), (5, 7, 200), (2, 3, 60)],
+    [(12, 12, 150), (5, 7, 100), (2, 3, 60)],
 )
 def test_random_and_careful_play_equals_the_plain_python_game_cell_by_cell(
     height, width, num_steps

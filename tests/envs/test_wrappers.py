@@ -23,7 +23,7 @@ from myriad.envs.wrappers import (
     PrivilegedObservation,
     Wrapper,
 )
-from myriad.errors import FaultyEnvironmentError, InvalidArgumentError
+from myriad.errors import InvalidArgumentError
 from myriad.spaces import Box, Discrete, MultiDiscrete
 from tests.agents.plain_networks import Unplayed
 from tests.learners import SMALL, env_of
@@ -65,16 +65,6 @@ def test_the_last_frames_are_joined_along_the_last_axis():
 @pytest.mark.parametrize("env", [CHOICE, FrameStackObservation(FlattenObservation(PARTS), 2)])
 def test_an_environment_has_no_fault_with_wrappers_and_without(env):
     check_env(env)
-
-
-def test_a_part_out_of_its_space_is_named():
-    class Far(Unplayed):
-        def reset(self, key, params):
-            parts, state = super().reset(key, params)
-            return parts | {"far": jnp.full(1, 2.0)}, state
-
-    with pytest.raises(FaultyEnvironmentError, match=r"obs\['far'\]\[0\] is 2.0, above its bound"):
-        check_env(Far(SPACES, Discrete(2)))
 
 
 @pytest.mark.parametrize("agent", [name for name in SMALL if env_of(name) == "cartpole"])

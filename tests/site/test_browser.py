@@ -13,12 +13,13 @@ from ci.site.pages import PAGES
 from ci.site.project import read_project
 from made_up_results import commit_hash, write_asv
 
+pytestmark = pytest.mark.long
+
 
 def benchmark_page(site: Path) -> Path:
     return site / "b" / "suite_00.Throughput.time_chunk_00-cartpole-3.html"
 
 
-@pytest.mark.long
 # Tables that are wider than their column scroll: on a phone those of words, elsewhere none.
 @pytest.mark.parametrize(
     ("width", "tables"), [(360, ".table-wrapper:has(td code)"), (1280, ".scroll, .table-wrapper")]
@@ -52,7 +53,6 @@ def test_no_page_errs_or_asks_another_host_or_is_too_wide(site, pages, new_visit
         assert box["x"] + box["width"] <= width
 
 
-@pytest.mark.slow
 def test_the_graph_draws_and_a_hidden_line_leaves_the_others_their_colours(site, visit):
     visit.open(site / "index.html").drawn()
     libraries = read_project(ROOT, ()).libraries
@@ -69,7 +69,6 @@ def test_the_graph_draws_and_a_hidden_line_leaves_the_others_their_colours(site,
     assert visit.page.url.endswith("index.html")
 
 
-@pytest.mark.slow
 def test_the_graph_never_mixes_kinds_of_rate_and_reads_out_what_is_pointed_at(tmp_path, visit):
     rows = [
         f"comparison,mine,maze,{agent},{size},{rate},ok,abcdef1,20261121T082729Z,cpu"
@@ -97,7 +96,6 @@ def test_the_graph_never_mixes_kinds_of_rate_and_reads_out_what_is_pointed_at(tm
     assert visit.page.get_by_label("device").locator("option:disabled").count() == 1
 
 
-@pytest.mark.slow
 def test_headline_and_tables_follow_the_choice_and_a_link_opens_with_it(site, visit):
     def shown() -> list[str]:
         return visit.page.locator("[data-choice]:visible").all_inner_texts()
@@ -111,7 +109,6 @@ def test_headline_and_tables_follow_the_choice_and_a_link_opens_with_it(site, vi
     assert visit.page.locator("h1:visible").count() == 1
 
 
-@pytest.mark.slow
 def test_two_commits_differ_only_where_their_intervals_part(tmp_path, visit):
     times, sizes = np.array([1.0, 1.015, 1.5]), np.array([4.0, 4.0, 5.0])
     series = {"suite.Class.time_it": times, "suite.Class.track_bytes": sizes}
@@ -128,7 +125,6 @@ def test_two_commits_differ_only_where_their_intervals_part(tmp_path, visit):
     assert visit.page.url.endswith(f"#{first}..{third}")
 
 
-@pytest.mark.long
 def test_a_history_shows_its_levels_and_changes(site, visit):
     visit.open(benchmark_page(site)).drawn()
     assert visit.inked("#0072B2") > 100
@@ -141,7 +137,6 @@ def test_a_history_shows_its_levels_and_changes(site, visit):
     assert visit.inked("#D55E00") > 100
 
 
-@pytest.mark.long
 def test_tables_sort_and_filter(site, visit):
     visit.open(site / "changes.html")
     changes = visit.page.locator("#changes tbody tr")
@@ -156,7 +151,6 @@ def test_tables_sort_and_filter(site, visit):
     assert changes.filter(visible=True).count() < len(ratios)
 
 
-@pytest.mark.long
 def test_the_first_screen_of_our_results_stays_under_100_kilobytes(tmp_path, visit):
     # Without what `make bench` may have measured in this clone.
     shutil.copytree(PUBLISHED, tmp_path / "results" / "published")
@@ -167,7 +161,6 @@ def test_the_first_screen_of_our_results_stays_under_100_kilobytes(tmp_path, vis
     assert sum(len(gzip.compress(path.read_bytes())) for path in paths) < 100_000
 
 
-@pytest.mark.long
 def test_without_script_the_graph_and_the_tables_are_there(site, new_visit):
     visit = new_visit(java_script_enabled=False)
     visit.open(site / "index.html")

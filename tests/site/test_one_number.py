@@ -1,4 +1,4 @@
-"""One number for one thing: README, pictures, pages and site say what the published table says.
+"""One number for one thing: README, pages and site say what the published table says.
 
 The table is made here anew, from the rows of `results/published` alone.
 """
@@ -6,12 +6,9 @@ The table is made here anew, from the rows of `results/published` alone.
 import html
 import re
 
-import pytest
 from published_results import PUBLISHED, ROOT, read
 
 from benchmarks.harness.results import read_csv
-from benchmarks.plots import draw as drawing
-from benchmarks.plots.draw import draw
 from ci.site.formatting import kind_of_rate, slug, times
 
 OURS = "myriad"
@@ -108,34 +105,6 @@ def test_the_page_of_the_comparison_says_no_second_value():
     assert f"it is {' and '.join(said)} for 1 environment" in text
     every = re.findall(r"([\d.]+(?: to [\d.]+)?) times as fast", text)
     assert every == [span(*policy, 100), *large.values()]
-
-
-@pytest.mark.slow
-def test_the_titles_of_the_pictures_say_the_same(tmp_path, monkeypatch):
-    titles = {}
-
-    def note(figure, stem):
-        titles[stem.name] = " ".join(figure.get_suptitle().split())
-        return [stem]
-
-    monkeypatch.setattr(drawing, "_save", note)
-    draw(PUBLISHED, tmp_path, ["throughput", "comparison"])
-    assert {path.stem for path in PUBLISHED.glob("*.png")} >= titles.keys()
-    cartpole = f"Myriad steps {CARTPOLE} {span(CARTPOLE, 'random')} times as fast as the faster of "
-    assert titles["throughput_scaling"] == titles["library_comparison"]
-    assert titles["throughput_scaling"] == (
-        f"{cartpole}gymnax and gymnasium-vector, each at its best scan chunk"
-    )
-    ppo = f"Myriad trains ppo on {CARTPOLE} {span(CARTPOLE, 'ppo')} times as fast as rejax"
-    assert titles["library_comparison_ppo"] == ppo
-    large = ratios_of(CARTPOLE, "mlp-1024-1024", "myriad-jax")[1]
-    assert (
-        f"slower: {large} times myriad-jax at 1 environment"
-        in (titles["library_comparison_mlp_1024_1024"])
-    )
-    for env in ("pendulum-control", "gene-circuit-control", "snake"):
-        title = titles[f"throughput_scaling_{env.replace('-', '_')}"]
-        assert f"Myriad steps {env} {span(env, 'random')} times as fast as " in title
 
 
 def test_the_site_says_the_same(site):
