@@ -137,6 +137,6 @@ def test_a_path_is_used_or_refused_and_files_of_others_stay(most, capsys):
     myriad.train_and_evaluate(config, "run", quiet=True)
     foreign = [*FOREIGN, "run/config.toml"]
     before = [Path(name).read_bytes() for name in foreign]
-    for words, path in some(most, TAKE_PATHS, PATHS):
+    for words, path in some(most // 2, TAKE_PATHS, PATHS):
         assert_ends_well([*words, path], capsys)
         assert [Path(name).read_bytes() for name in foreign] == before, (words, path)

@@ -151,14 +151,14 @@ def rolled_out():
 
 
 def learned():
-    options = {"batch_size": 16, "agent.learning_starts": 40}
+    options = {"batch_size": 16, "agent.learning_starts": 40, "agent.hidden_sizes": (8,)}
     config = create_config("cartpole-control", "dqn", 8, 400, **options)
     init, run = LearningLoop(config.environment, config.learner, 8).jitted()
     return run(init(make_key(0)), np.int32(12), np.bool_(0))[0].agent.params
 
 
 def evaluated():
-    config = create_config("cartpole-control", "ppo", 4)
+    config = create_config("cartpole-control", "random", 4)
     agent = config.learner.init(jax.random.key(0), 4)
     evaluation = Evaluation(config.environment, config.learner, 6, max_steps=10)
     return jax.jit(evaluation.episodes)(agent, jax.random.key(1))
