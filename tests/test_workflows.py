@@ -1,7 +1,6 @@
 """The workflows are valid, have no known weakness, and run what also runs on a laptop."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -51,24 +50,6 @@ def test_actions_have_one_version_everywhere_which_a_comment_names():
     pins = {used for used in re.findall(r"uses: (.*)", text) if not used.startswith("./")}
     assert len(pins) == len({used.partition("@")[0] for used in pins})
     assert all(re.search(r" # v\d+\.\d+\.\d+$", used) for used in pins)
-
-
-def test_make_gate_says_which_exit_code_it_hides(tmp_path):
-    python = tmp_path / ".venv" / "bin" / "python"
-    for name in ("Makefile", "pyproject.toml", "constraints.txt", "ci/gate/pyproject.toml"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, tmp_path / name)
-    python.parent.mkdir(parents=True)
-    python.write_text('#!/bin/sh\necho "# Gate: $*"\nexit 3\n')
-    python.chmod(0o755)
-    (tmp_path / ".venv" / "place").write_text(f"{tmp_path.resolve()}\n")
-    (tmp_path / ".venv" / "bench.stamp").touch()
-    # What a `make` that runs the tests sets, such as its targets and ARGS, would reach this one.
-    own = re.compile("(ARGS|BASE|DOCS)$|MAKE|MFLAGS|GNUMAKE")
-    outer = {name: None for name in os.environ if own.match(name)}
-    done = run("make", "gate", "BASE=HEAD", cwd=tmp_path, code=2, **outer)
-    assert "# Gate: -m perfgate --base HEAD" in done.stdout
-    assert "The gate's exit code is 3. Make turns it into 2" in done.stderr
 
 
 def test_the_tests_run_on_the_oldest_and_the_newest_python():

@@ -10,7 +10,6 @@ import pytest
 from published_results import MEASURED, PUBLISHED, ROOT, build, read, write_runs
 
 from ci.site.build import main
-from ci.site.formatting import counted, percent, quantity, slugs, times
 from ci.site.pages import PAGES
 
 
@@ -118,11 +117,3 @@ def test_a_mistake_is_one_sentence_and_changes_nothing(
     assert says in said
     assert said.count("\n") == 1
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_numbers_are_written_for_people():
-    assert [counted(1, "core"), counted(2_000, "core")] == ["1 core", "2,000 cores"]
-    assert [times(ratio) for ratio in (125.3, 8.86, 1.034, 0.5)] == ["125", "8.9", "1.03", "0.50"]
-    assert [percent(ratio) for ratio in (1.052, 0.97, 3.0)] == ["+5.2%", "−3.0%", "3.00×"]  # noqa: RUF001
-    assert [quantity(0.01234, "seconds"), quantity(2.0**20, "bytes")] == ["12.3 ms", "1 MiB"]
-    assert slugs(["a(b)", "a-b", "A-b"]) == {"a(b)": "a-b", "a-b": "a-b-2", "A-b": "A-b-3"}
