@@ -13,7 +13,6 @@ from perfgate.config import (
     Budget,
     MetricRule,
     Rules,
-    Slowdown,
     Verdicts,
     find_rules,
     read_rules,
@@ -91,26 +90,20 @@ MISTAKES = {
         (None, "is not a regular file"),
         ("verdict", "is not valid TOML"),
         ("[verdict]\nfail_ratio = 1.1", "verdict.fail_ratio: Unexpected keyword argument"),
-        ("[timing]\npair_s = true", "valid number, but got True."),
         ("[timing]\nbudget_s = -1", "budget_s: Input should be greater than or equal to 0, but"),
-        (f"{METRIC}sure_ratio = 0.5", "sure_ratio: Input should be greater than 1, but"),
-        ("[[metric]]\nname = 'x'", "metric.0.worse: Field required"),
         ("[[metric]]\nname = 'time'\nworse = 'more'", "use [[slowdown]] instead of [[metric]]"),
         (f"{METRIC}benchmark = '('", "is not a valid regular expression"),
         (f"{SLOWDOWN}fail_ratio = 1.2\npass_ratio = 1.1", "slowdown.0 needs"),
         (f"{SLOWDOWN}fail_ratio = 1.1", "1.1, 1.04 and 1.1"),
-        (f"{SLOWDOWN}class = 'cold'", "slowdown.0.class: Input should be"),
         (f"{ENTRY}2999-01-31", "accepted regressions belong in accepted.toml"),
     ],
     "accepted.toml": [
         (f"{ENTRY}'2030-01-31'", "valid date"),
-        ("[[acepted]]\nbenchmark = 'x'\n", "acepted"),
     ],
     "asv.conf.json": [
         (None, "is not a regular file"),
         ("{", "is not a valid configuration of asv"),
         ('{"benchmark_dir": 3}', "benchmark_dir can't be 3"),
-        ('{"matrix": {"req": [1]}}', "req can't be [1]"),
         ('{"default_benchmark_timeout": NaN}', "default_benchmark_timeout can't be nan"),
     ],
 }
@@ -250,26 +243,20 @@ COMPILED = {"compilations": 1.0, "compile_s": 1.0}
 COUNTS = [
     # a count fails only if the time that it stands for grew
     ({"copies": 10_000.0}, {"copies": 12_000.0}, SAME, "not slower"),
-    ({"host_callbacks": 1.0}, {"host_callbacks": 2.0}, FASTER, "faster"),
-    ({"instructions": 10_000.0}, {"instructions": 12_000.0}, SAME, "not slower"),
     ({"copies": 10_000.0}, {"copies": 12_000.0}, JUST_SLOWER, "worse"),
     ({"copies": 10_000.0}, {"copies": 12_000.0}, SLOWER, "slower"),
     ({"copies": 10_000.0}, {"copies": 12_000.0}, SAME[:1], "undecided"),  # its time is not known
-    ({"copies": 10_000.0}, {"copies": 12_000.0}, WIDE, "not shown slower"),
     # if that is undecided, from its sure ratio on
-    ({"copies": 1.0}, {"copies": 3.0}, (), "undecided"),  # small numbers double easily
     ({"fusions": 40.0}, {"fusions": 43.0}, (), "undecided"),
     ({"fusions": 40.0}, {"fusions": 80.0}, (), "worse"),
     ({"host_callbacks": 0.0}, {"host_callbacks": 1.0}, (), "worse"),
     # memory is a cost of its own, judged by what a program needs in all
     ({"peak_bytes": 10_000.0}, {"peak_bytes": 12_000.0}, (), "worse"),
-    (memory(1e6, 1e6), memory(1e6, 1e6), SAME, "not slower"),
     (memory(1e6, 1e6), memory(1e6, 1e6, temp=1.1e6), FASTER, "worse"),
     (memory(1e6, 1e6), memory(5e5, 5e5, output=5e5), SAME, "not slower"),  # less is donated
     (memory(1e6, 1e6), memory(1e6, 9e5), SAME, "worse"),  # a tenth is no longer donated
     (memory(1e6, 1e6), memory(1.1e6, 1.1e6, 1.1e6, 8e5), SAME, "not slower"),  # less in all
     # a first call that compiles more programs is worse if it takes longer
-    (COMPILED, {"compilations": 3.0, "compile_s": 1.0}, SAME, "not slower"),
     (COMPILED, {"compilations": 4.0, "compile_s": 1.1}, SAME, "not slower"),
     (COMPILED, {"compilations": 4.0, "compile_s": 1.3}, SAME, "worse"),
 ]
@@ -284,14 +271,6 @@ def test_a_number_fails_a_row_only_if_its_cost_grew(base, head, pairs, verdict):
     assert (" -> " in " ".join(row.reasons)) is is_said
     if len(base) == 1:
         assert judged(timed(base=base, head=head), DEFAULTS, timing=False).verdict == "worse"
-
-
-def test_limits_of_a_benchmark_hold_for_what_stands_for_its_time():
-    more = {"base": {"instructions": 100.0}, "head": {"instructions": 140.0}}
-    slowdown = Slowdown("Chunk", fail_ratio=1.5, pass_ratio=2.0)
-    lenient = replace(DEFAULTS, slowdown=(slowdown,))
-    assert judged(timed(**more), DEFAULTS, timing=False).verdict == "worse"
-    assert judged(timed(**more), lenient, timing=False).outcome is Outcome.NEUTRAL
 
 
 def test_who_accepts_a_slowdown_up_to_a_ratio_accepts_what_stands_for_it():

@@ -115,7 +115,6 @@ def test_a_program_that_head_offers_no_more_is_not_compared_unseen(repository):
 @pytest.mark.parametrize(
     ("slow_calls", "flags", "code", "verdict"),
     [
-        (0, [], 0, "same program"),
         (0, ["--time-identical"], 3, "undecided"),
         (2, [], 0, "same program"),  # a burst, which is asked again
         (1_000, [], 3, "undecided"),

@@ -143,14 +143,6 @@ def test_the_mirror_that_asv_made_of_an_address_is_read(project):
     assert "git clone --mirror" in read_archive(results_dir(file), config=file).left_out[-1]
 
 
-def test_commits_where_a_benchmark_failed_are_no_gap(tmp_path):
-    values = step(40, 20, 1.2)
-    values[[3, 19, 20, 30]] = np.nan
-    found = history(tmp_path, values)
-    (change,) = found.changes
-    assert (change.previous.commit, change.point.commit) == (commit_hash(18), commit_hash(21))
-
-
 def test_without_a_configuration_the_results_are_named_and_what_is_damaged_is_left_out(
     tmp_path, capsys, monkeypatch
 ):

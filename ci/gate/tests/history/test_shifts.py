@@ -64,7 +64,7 @@ def test_what_moves_all_rows_is_named_only_if_code_or_a_dependency_did(
 
 @pytest.mark.parametrize(
     ("num_rows", "place", "ratio"),
-    [(10, LATER, 1.2), (10, AT - 2, 1.2), (10, AT + 2, 0.8), (5, LATER, 1.2)],
+    [(10, AT - 2, 1.2), (10, AT + 2, 0.8), (5, LATER, 1.2)],
 )
 def test_a_change_of_one_row_has_its_own_ratio_beside_the_machines(named, num_rows, ratio, place):
     series = rows(num_rows, AT, 1.3)
@@ -83,17 +83,3 @@ def test_a_slowdown_stays_open_on_another_machine_and_each_has_its_level(named, 
     assert still_open.ratio.middle == pytest.approx(1.2, rel=0.015)
     middles = [segment.middle / 4 for segment in slow.stretches[0].segments]
     assert middles == pytest.approx([1.0, 1.2, 1.2 * 1.3], rel=0.015)
-
-
-@pytest.mark.parametrize("unmoved", [0, 1])
-def test_what_moves_all_seconds_and_all_bytes_is_no_benchmarks_change(named, unmoved):
-    series = rows(6, AT, 1.3)
-    elsewhere = rows(6, LATER, 1.3)
-    for row in range(6):
-        values = series.pop(f"suite.time_{row:02}")
-        if row < unmoved:
-            values = elsewhere["suite.time_00"]
-        series[f"suite.{'track' if row % 2 else 'time'}_{row:02}"] = values
-    found, said = named(series, CODE)
-    assert len(found) == (6 if unmoved else 0)
-    assert ("All 6 benchmarks that ever moved did so at the commit" in said) == (not unmoved)

@@ -1,39 +1,21 @@
-"""Why a row takes longer: its program, functions that are called, packages that are imported."""
-
-from pathlib import Path
+"""Why a row takes longer: what grew most in its program."""
 
 import pytest
 
 from perfgate.config import DEFAULT_FILE, read_rules
 from perfgate.hlo import Program
-from perfgate.measure.explanation import _added_calls, _slower_functions, explain
+from perfgate.measure.explanation import explain
 from perfgate.measure.run import Run
-from perfgate.process.protocol import Calls
 from perfgate.rows import Benchmark, Change, Row, SideRun
 from perfgate.stats.evidence import SLOWER, Evidence
 
-ROOT = Path(__file__).resolve().parents[4]
 RULES = read_rules(DEFAULT_FILE, DEFAULT_FILE.with_name("accepted.toml"))
-
-
-def test_only_what_every_round_shows_is_a_cause():
-    shares = range(1, 9)
-    base = [Calls({"work": 3, "odd": n % 3}, {"work": 1.0, "scatters": n}) for n in shares]
-    head = [
-        Calls({"work": 3, "odd": n, "new": 7}, {"work": 2.0, "scatters": 2 * n}) for n in shares
-    ]
-    found = {"base": base, "head": head}
-    (cause,) = _added_calls(found, ROOT)
-    assert cause == "more functions are called: 5 -> 11; above all `new` (+7)"
-    (cause,) = _slower_functions(found)
-    assert cause.startswith("`work` takes longer")
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
         ([("loop_trips", 64, 80)], "changed; its loops run more often: 64 -> 80 (1.25 times)"),
-        ([("fusions", 80, 64)], "its program changed"),
         (
             [("argument_bytes", 9_000, 9_900), ("fusions", 10, 20), ("copies", 10, 11)],
             "now split into more kernels: 10 -> 20 (2 times)",

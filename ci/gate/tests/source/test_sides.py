@@ -75,11 +75,8 @@ dependencies = ["numpy"]
         ("asv.conf.json", '{"matrix": {"numpy": ["2"]}}', "asv's matrix changed", 0),
         ("Cargo.toml", "", "the package is compiled", 0),
         ("uv.lock", "version = 1\n", "uv.lock changed", 0),
-        ("constraints.txt", "numpy<3", "constraints.txt changed", 0),
-        ("requirements.txt", "numpy>=1", "requirements.txt changed", 0),
         ("requirements/base.txt", "numpy>=1", "requirements/base.txt changed", 0),  # in setup.cfg
         ("requirements/test.txt", "numpy>=1", "one, shared", 1),
-        ("poetry.lock", "numpy>=1", "one, shared", 1),
         # setuptools compiles only the sources that its settings name, such as fast.pyx
         ("pyproject.toml", f"{PROJECT}[tool.setuptools]\next-modules = [{{}}]", "is compiled", 0),
         ("pyproject.toml", PROJECT.replace("setuptools", "hatchling"), "is compiled", 0),

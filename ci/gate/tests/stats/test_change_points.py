@@ -87,12 +87,6 @@ def test_exact_values_change_at_the_very_commit():
     assert change_points([-3.0] * 10 + [-2.0] * 12) == [10]
 
 
-def test_a_slow_drift_is_found():
-    drift = 1.003 ** np.clip(np.arange(100) - 40, 0, 20)
-    for seed in range(50):
-        assert change_points(noisy(drift, seed)), seed
-
-
 def test_the_interval_of_a_ratio_holds_the_true_one():
     ratios = [
         ratio_between(noisy(np.ones(30), seed), noisy(np.full(20, 1.04), seed + 1000))
