@@ -1,13 +1,12 @@
 """`perfgate accept`: what it prints for accepted.toml from the last report."""
 
 import json
-from datetime import date
 from pathlib import Path
 
 import pytest
 
 from perfgate.cli import main
-from perfgate.config import Accepted, read_accepted
+from perfgate.config import read_accepted
 
 ROW = "suite.time_it"
 
@@ -50,14 +49,6 @@ def test_all_that_failed_a_row_is_accepted_unless_a_metric_or_a_ratio_is_named(a
     assert accept(row) == pytest.approx({"time": 1.2, "peak_bytes": 2.0}, abs=0.001)
     assert accept(row, "--metric", "copies")["copies"] == pytest.approx(3.0, abs=0.001)
     assert accept(row, "--ratio", "1.5")["time"] == 1.5
-
-
-def test_what_is_printed_can_be_appended_to_what_was_accepted_before(accept):
-    reason = 'needed for "exact" sums \N{SNOWMAN}'
-    for ratio in ("1.5", "1.1"):
-        accept({}, "--ratio", ratio, "--reason", reason)
-    entries = [Accepted(ROW, "time", ratio, reason, date(2999, 1, 31)) for ratio in (1.5, 1.1)]
-    assert list(read_accepted(Path("accepted.toml"))) == entries
 
 
 @pytest.mark.parametrize(

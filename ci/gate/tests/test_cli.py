@@ -44,11 +44,6 @@ def test_help_lists_every_command_and_each_command_has_help(capsys):
         ([*GATE, "--python", "nowhere/python"], "'nowhere/python' is not a program"),
         ([*GATE, "--shard", "3/2"], "--shard"),
         ([*GATE, "--bench", "track_mean", "--shard", "2/2"], "holds no benchmark"),
-        pytest.param(
-            [*GATE, "--pytest-benchmark", "smallsum"],
-            "no test in smallsum uses the fixture",
-            marks=pytest.mark.slow,
-        ),
     ],
 )
 def test_a_mistake_gets_one_line_and_exit_code_2(repository, argv, said):

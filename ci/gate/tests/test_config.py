@@ -281,21 +281,6 @@ def test_who_accepts_a_slowdown_up_to_a_ratio_accepts_what_stands_for_it():
         assert judged(timed(**more), rules, timing=False).outcome is Outcome.WARNED
 
 
-def test_a_report_names_what_failed_a_row_each_cost_without_its_stand_ins():
-    more = {
-        "base": {"peak_bytes": 1e6, "temp_bytes": 1e6, "fusions": 40.0},
-        "head": {"peak_bytes": 2e6, "temp_bytes": 2e6, "fusions": 43.0},
-    }
-    for pairs, timing, failed in (
-        (SLOWER, True, ("time", "peak_bytes")),
-        (SAME, True, ("peak_bytes",)),  # the time has not grown
-        ((), True, ("peak_bytes",)),  # nobody knows about the time
-        ((), False, ("fusions", "peak_bytes")),
-    ):
-        assert judged(timed(*pairs, **more), DEFAULTS, timing=timing).failed == failed
-    assert judged(timed(*SAME), DEFAULTS).failed == ()
-
-
 @pytest.mark.parametrize(
     ("worse", "ratio", "base", "heads"),  # the last value that is accepted, and one beyond it
     [

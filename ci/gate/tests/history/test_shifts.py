@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from made_up_results import commit_files, write_asv
-from perfgate.history.asv_results import read_archive
-from perfgate.history.benchmark_history import histories, main
+from perfgate.history.benchmark_history import main
 
 NUM_COMMITS = 60
 AT = 30  # where the machine changes
@@ -72,14 +71,3 @@ def test_a_change_of_one_row_has_its_own_ratio_beside_the_machines(named, num_ro
     found, said = named(series, PAGE)
     assert found == {"suite.time_03": (place, pytest.approx(ratio, rel=0.015))}
     assert ("moved together" in said) == (num_rows == 10)  # of few rows nothing is taken out
-
-
-def test_a_slowdown_stays_open_on_another_machine_and_each_has_its_level(named, tmp_path):
-    series = rows(10, AT, 1.3)
-    series["suite.time_03"][15:] *= 1.2
-    named(series, PAGE)
-    slow = histories(read_archive(tmp_path / "it" / "results"))[0][3]
-    (still_open,) = slow.open
-    assert still_open.ratio.middle == pytest.approx(1.2, rel=0.015)
-    middles = [segment.middle / 4 for segment in slow.stretches[0].segments]
-    assert middles == pytest.approx([1.0, 1.2, 1.2 * 1.3], rel=0.015)

@@ -7,11 +7,13 @@ FAULTS = {
     "def time_hangs": ("time.sleep(3600)", "no answer within 1 s; if it needs longer, raise its"),
     "def time_is_killed": ("os.kill(os.getpid(), signal.SIGKILL)", "ended by SIGKILL"),
     "def time_exits": ("os._exit(7)", "exit code 7"),
+    "def time_leaves": ("sys.exit('enough')", "SystemExit: enough"),
     "def time_raises": ("raise RuntimeError('the reason\\nin two')", "RuntimeError: the reason"),
     "def time_forks": ("os.fork()", "it forked"),
     "def track_infinity": ("return float('inf')", "the benchmark returned inf"),
     "async def time_awaits": ("pass", "it is a coroutine function, so calling it runs nothing"),
     "def time_yields": ("yield", "it is a generator function, so calling it runs nothing of it"),
+    "async def peakmem_streams": ("yield", "it is an asynchronous generator function, so calling"),
     "def time_deletes_its_folder": ("shutil.rmtree(os.getcwd())", "FileNotFoundError"),
     "def time_floods_every_pipe": ("flood()", "the pipe that belongs to the gate"),
 }

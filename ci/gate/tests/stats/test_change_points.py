@@ -41,14 +41,6 @@ def finds(found: list[int], levels: np.ndarray) -> bool:
     return all(any(abs(place - edge) <= 2 for place in found) for edge in edges)
 
 
-def test_a_doubted_place_gives_way_to_a_neighbour_unless_that_fits_clearly_worse():
-    doubted = [place in {29, 31} for place in range(60)]
-    for seed in SEEDS:
-        assert not {29, 31} & {*change_points(noisy(level((30, 1.0), (30, 1.03)), seed), doubted)}
-    large = noisy(level((31, 1.0), (29, 1.2)), seed=0)
-    assert change_points(large, doubted) == [31]
-
-
 @pytest.mark.parametrize("name", SHAPES)
 def test_edges_are_found_also_where_a_level_comes_back(name):
     parts, noise, found_by_asv = SHAPES[name]

@@ -206,6 +206,12 @@ def test_pytest_that_can_not_start_ends_the_run_with_the_reason(repository):
     assert "pytest ended with exit code 4: " in found.err
 
 
+def test_tests_without_a_benchmark_are_no_suite(repository):
+    repository.write("smallsum/other.py", "")
+    found = repository.gate(2, "--pytest-benchmark", "smallsum")
+    assert "no test in smallsum uses the fixture" in found.err
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("old", [("pytest-benchmark==3.4.1", "py"), ("pytest-benchmark==4.0.0",)])
 def test_older_versions_of_the_plugin_do(repository, tmp_path, old):
