@@ -52,19 +52,12 @@ SWITCHED_OFF: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Variant:
-    """A named configuration, and how it runs.
-
-    Attributes:
-        name: its name in the tables.
-        preset: the preset on which it is based.
-        fields: the fields that differ from the preset.
-        donates: whether the next state reuses the state's buffers.
-    """
+    """A named configuration, and how it runs."""
 
     name: str
     preset: str = BASELINE
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    donates: bool = True
+    fields: Mapping[str, Any] = field(default_factory=dict)  # those that differ from the preset
+    donates: bool = True  # whether the next state reuses the state's buffers
 
 
 class Updates:

@@ -191,15 +191,9 @@ class _Parser(argparse.ArgumentParser):
 
 
 class Run:
-    """One invocation of a script.
+    """One invocation of a script."""
 
-    Attributes:
-        options: the values of its flags.
-        command: the command that repeats it.
-        file: its file of results; None until it is open.
-    """
-
-    file: Any = None
+    file: Any = None  # its file of results, once it is open
 
     def __init__(self, script: Script, options: Any, command: str):
         self.script = script
@@ -229,7 +223,8 @@ class Run:
         measured = [row for row in rows if row["status"] == "ok"]
         for row in rows:
             if row["status"] != "ok":
-                print(f"{_where(row)}: {row['status']}: {row['reason']}", file=sys.stderr)
+                where = ", ".join([row["library"], row["suite"], _configuration(row)])
+                print(f"{where}: {row['status']}: {row['reason']}", file=sys.stderr)
         described = measured
         if self._rows:
             described = [machine_columns() | {"commit": commit()}]
@@ -252,10 +247,6 @@ _SIZES = {"num_envs": "{:,} environments", "scan_chunk_size": "chunk {:,}"}
 def _configuration(row: Row) -> str:
     sizes = [shape.format(row[name]) for name, shape in _SIZES.items() if row[name] != ""]
     return ", ".join([f"{row['env']} with {row['agent']}", *sizes])
-
-
-def _where(row: Row) -> str:
-    return ", ".join(filter(None, [row["library"], row["suite"], _configuration(row)]))
 
 
 def command_of(path: str, argv: Sequence[str]) -> str:

@@ -40,12 +40,7 @@ def device_counts(usable: int) -> list[int]:
 
 
 def curves(num_envs: int, counts: Sequence[int]) -> dict[str, list[Point]]:
-    """Return the points of each scaling of a workload, beginning with one device.
-
-    Args:
-        num_envs: environments on one device.
-        counts: numbers of devices.
-    """
+    """Return the points of each scaling, beginning with `num_envs` on one device."""
     counts = list(dict.fromkeys([1, *counts]))
     return {
         "strong": [Point(number, num_envs) for number in counts],
@@ -56,13 +51,9 @@ def curves(num_envs: int, counts: Sequence[int]) -> dict[str, list[Point]]:
 def measure_scaling(
     workloads: Sequence[Workload], counts: Sequence[int], rounds: int, file: ResultsFile
 ) -> None:
-    """Measure the curves of workloads, save their rows and print them.
+    """Measure the curves of what workloads run on one device, save their rows and print them.
 
-    Args:
-        workloads: what runs on one device.
-        counts: numbers of devices; none of them means 1, 2, 4, ... up to all.
-        rounds: rounds, each of which calls everything once.
-        file: takes the rows.
+    Without `counts` the numbers of devices are 1, 2, 4, ... up to all.
 
     Raises:
         SuiteError: there are fewer devices, or they can't divide the environments equally.

@@ -21,11 +21,7 @@ def measure(
 ) -> list[Outcome]:
     """Alternate the cases, check their episodes and save their rows.
 
-    Args:
-        cases: the cases to alternate.
-        budget: when to stop.
-        file: takes the rows.
-        also_check: called with the outcomes before they are saved. It may mark some as failed.
+    `also_check` gets the outcomes before they are saved. It may mark some as failed.
 
     Raises:
         DeviceNotFoundError: this machine lacks the requested platform.

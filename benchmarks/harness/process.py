@@ -35,13 +35,9 @@ class Supervised:
     """A running command. Leaving the `with` block ends it and every process that it started.
 
     Args:
-        command: the command.
         stdin: its input, which is empty unless this is `subprocess.PIPE`.
         stdout: where its output goes: `subprocess.PIPE`, or None for the log of its stderr.
         environ: environment variables in addition to this process's own.
-
-    Attributes:
-        process: the process itself.
     """
 
     def __init__(
@@ -199,13 +195,8 @@ def run(
 ) -> Reply:
     """Call `target` in a new process, as `started` does, and return its reply.
 
-    Args:
-        target: the function.
-        request: its keyword arguments.
-        timeout_s: seconds that it may take, including its imports.
-        memory_limit_bytes: limit on its memory; None means nine tenths of the machine's free
-            memory.
-        **environ: environment variables in addition to this process's own.
+    `timeout_s` includes its imports. Its memory is limited to nine tenths of the machine's free
+    memory, unless a limit is given.
 
     Raises:
         ChildError: it refused, died, hung, or exceeded its memory.

@@ -94,11 +94,7 @@ def stated(compiled: Any) -> Reply:
 
 
 def compile_in_child(request: dict[str, Any], *, runs: bool = False) -> Reply:
-    """Compile a program in a new process without a cache, and run a chunk if asked to.
-
-    Args:
-        request: the arguments of `program`.
-        runs: whether a chunk runs, so that the peak includes it.
+    """Compile `program(**request)` in a new process without a cache, and run a chunk if asked to.
 
     Raises:
         ChildError: the process refused, died, hung or took too much memory.

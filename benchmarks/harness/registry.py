@@ -39,10 +39,8 @@ class Library:
 
     Attributes:
         note: a description of what its rows measure.
-        color: on a white page.
         dark_color: on a dark page.
-        marker: of its points, as matplotlib writes it.
-        line: of its lines, as matplotlib writes it.
+        marker, line: as matplotlib writes them.
         label: its text in a legend; empty if that is the name.
         runs: the library behind it; empty if it is a library itself.
         package: the library that it is one way to call; empty if that is its own name.

@@ -157,10 +157,8 @@ class ResultsFile:
 
     Both files are whole on the disk after every `add`.
 
-    Args:
-        suite: the first word of the file's name.
-        output: a file that ends in .csv, or a folder; None means results/csv.
-        command: the command that reproduces the numbers.
+    `output` is a file that ends in .csv, or a folder, and None means results/csv. In a folder the
+    file's name begins with `suite`.
 
     Raises:
         InvalidArgumentError: the folder can't be created.

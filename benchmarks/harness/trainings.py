@@ -21,14 +21,9 @@ def trained(
 ) -> Row:
     """Train to the target return or to the end, in a new process with an empty cache.
 
-    Args:
-        fields: the training, as `create_config` takes it.
-        file: takes the row.
-        about: describes the training in the raw samples. Its `arm` is a column of the row, too.
-        may_miss: whether a training that falls short of its target is no failure.
-
-    Returns:
-        the row, and as `train_s` the seconds of its updates, None if it ended in an error.
+    `about` describes the training in the raw samples, and its `arm` is a column of the row, too.
+    With `may_miss` a training that falls short of its target is no failure. The returned row has as
+    `train_s` the seconds of its updates, None if it ended in an error.
     """
     with tempfile.TemporaryDirectory() as folder:
         request = {"fields": fields, "started": time.time(), "folder": folder}

@@ -44,9 +44,7 @@ class ChildError(Exception):
 def failure_of(error: BaseException, refusals: tuple[type[Exception], ...] = ()) -> dict[str, str]:
     """Return the arguments of the `ChildError` for an exception in a child.
 
-    Args:
-        error: the exception.
-        refusals: exception types that mean a refusal, in addition to `NotImplementedError`.
+    `refusals` are exceptions that mean a refusal, in addition to `NotImplementedError`.
     """
     status = "failed"
     if isinstance(error, (*refusals, NotImplementedError)):
@@ -115,11 +113,7 @@ def answer(replies: Iterable[Any], refusals: tuple[type[Exception], ...] = ()) -
     """Write each reply as a line of JSON to stdout, and a failure as the last one.
 
     Any failure that is not named here ends the process, and the parent reads its reason from
-    stderr. Whatever libraries print goes to stderr as well.
-
-    Args:
-        replies: makes the replies.
-        refusals: errors that mean a refusal, in addition to `NotImplementedError`.
+    stderr. Whatever libraries print goes to stderr as well. `refusals` are as in `failure_of`.
     """
     end_with_parent()
     stdout = os.fdopen(os.dup(1), "w")

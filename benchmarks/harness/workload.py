@@ -32,7 +32,6 @@ class Case:
 
     Attributes:
         side: its name in libraries.toml. The files of raw samples call it so.
-        workload: the workload that it steps.
         record: whether it writes every step to a trajectory.
         env_id: its library's name for the environment; empty for Myriad, and if the library has
             none.

@@ -78,11 +78,7 @@ def hello_of_peer(name: str) -> Reply:
 
 
 def make_stepper(library: str, case: Case) -> Stepper:
-    """Build what steps the workload of a case.
-
-    Args:
-        library: the library behind the case, which may be one way to run it.
-        case: the case.
+    """Build what steps the workload of a case, whose side may be one way to run the library.
 
     Raises:
         NotImplementedError: the library can't step this workload.

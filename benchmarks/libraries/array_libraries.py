@@ -27,7 +27,6 @@ class ArrayEnvs:
 
     Attributes:
         idles: whether the step after an episode's end only resets.
-        env: the library's environments.
     """
 
     idles = False

@@ -129,11 +129,7 @@ def _vectors(obs: Any) -> Any:
 
 
 class GymnaxEnvs(JaxEnvs):
-    """gymnax's own step under vmap, which also resets.
-
-    Args:
-        env_id: a name that `gymnax.make` knows, or `module:Class`.
-    """
+    """gymnax's own step under vmap, which also resets. `env_id` may be `module:Class`, too."""
 
     def __init__(self, env_id: str):
         # Imported here, because importing it takes 3 s and loads seaborn.

@@ -38,10 +38,8 @@ def num_multiplications(agent: str) -> int:
 class NetworkPolicy:
     """A fixed policy for vectors of numbers, which is an agent for `myriad.Rollout`.
 
-    Args:
-        agent: such as `mlp-64-64`, the widths of the hidden layers.
-        shape: the shape of an observation.
-        num_actions: actions to choose from, None where an action is no choice among a few.
+    `shape` is that of an observation. `num_actions` is None where an action is no choice among a
+    few.
 
     Raises:
         NotImplementedError: the agent is none, or the environment has no observations or actions

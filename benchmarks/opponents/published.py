@@ -31,8 +31,6 @@ class Published:
 
     Attributes:
         name: the name of its table in `published.toml`.
-        env: the environment, as `create_config` takes it.
-        agent: the agent.
         total_steps: the steps of a training, over all environments.
         source: who published the return, in Markdown.
         mean: the published return.

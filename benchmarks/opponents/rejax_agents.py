@@ -216,11 +216,8 @@ def theirs(question: Question) -> Iterator[Row]:
 class RejaxPolicy:
     """Acts greedily like rejax's networks: the best action, or the mean.
 
-    Args:
-        layers: kernels and biases by number, and the moments of the observations.
-        space: the actions.
-        agent: who learned them. SAC's hidden layers and its output differ from those of the others.
-        normalized: whether observations are normalised.
+    `layers` are kernels and biases by number, and the moments of the observations. SAC's hidden
+    layers and its output differ from those of the other agents.
     """
 
     uses_observation = True
@@ -279,9 +276,8 @@ def cells(env: str, agent: str, runs: Sequence[Row]) -> list[str]:
     returns = [[run["final_return"] for run in each] for each in by_library]
     found = [f"{env} *" if env in OTHER_DYNAMICS else env, agent]
     for each, values in zip(by_library, returns, strict=True):
-        least, most = (_tenths(pick(values)) for pick in (min, max))
         seconds = statistics.median(run["seconds"] for run in each)
-        found.append(f"{_tenths(statistics.mean(values))} ({least} to {most})")
+        found.append(f"{statistics.mean(values):z.1f} ({min(values):z.1f} to {max(values):z.1f})")
         found += [f"{each[0]['steps']:,}", f"{seconds:.0f}"]
     difference = f"{statistics.mean(returns[0]) - statistics.mean(returns[1]):+.1f}"
     if len({*returns[0]}) > 1 or len({*returns[1]}) > 1:
@@ -293,10 +289,6 @@ def cells(env: str, agent: str, runs: Sequence[Row]) -> list[str]:
     ours, theirs = ([run["steps"] / run["seconds"] for run in each] for each in by_library)
     ratios = spread([a / b for a, b in zip(ours, theirs, strict=True)], "ratio")
     return [*found, difference, between(ratios, "ratio")]
-
-
-def _tenths(value: float) -> str:
-    return f"{round(value, 1) + 0.0:.1f}"  # adding 0.0 avoids a minus before zero
 
 
 def compare(run: Run) -> None:

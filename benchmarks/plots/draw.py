@@ -74,12 +74,8 @@ def draw(
 ) -> list[Path]:
     """Draw the plots that the rows allow, and return the PNG and SVG of each.
 
-    Args:
-        source: a CSV file, or a folder, of which all files with the columns of results are read.
-        folder: the folder for the pictures.
-        plot_types: names of `PLOTS`.
-        env: the only environment to draw. By default all are drawn, and CartPole or else the newest
-            gets the plain name.
+    Of a folder all files with the columns of results are read. Without an `env` all environments
+    are drawn, and CartPole or else the newest gets the plain name.
 
     Raises:
         InvalidArgumentError: there is nothing to draw, `source` is a file with other columns, a

@@ -278,7 +278,7 @@ def _mark_refused(axes: Any, rows: Any, column: str) -> None:
 
 
 def memory_finding(rows: Any) -> str:
-    """Say what an environment costs or how the peak grows with the chunk, and what was refused."""
+    """Say what an environment costs or the peak of the largest chunk, and what was refused."""
     _, ours = by_library(measured(rows))[0]
     suite = min(ours.suite)
     column, _ = _MEMORY_PANELS[suite]
@@ -292,9 +292,6 @@ def memory_finding(rows: Any) -> str:
             text += f", {short_bytes(each)} per environment added"
     else:
         text = f"{last.env}: chunks of {last.scan_chunk_size:,.0f} peak at {short_bytes(peak)}"
-        if len(ours) > 1:
-            ratio = short_times(peak / first.peak_bytes)
-            text += f", {ratio} times chunks of {first.scan_chunk_size:,.0f}"
     refused = rows[(rows.suite == suite) & (rows.status == "refused")][column]
     return text + ("" if refused.empty else f"; {short_number(refused.min())} don't fit")
 
