@@ -202,7 +202,6 @@ def test_a_slowdown_fails_with_its_ratio_and_cause_and_what_waits_is_a_row_of_th
     assert row["verdict"] == "slower"
     assert 3 < row["low"] < row["ratio"] < row["high"]
     assert any("more functions are called" in why and "_sum` (+5)" in why for why in row["reasons"])
-    assert not any("time_cached` takes longer" in why for why in row["reasons"])  # its callee does
     assert run.verdicts()["basics.track_mean"] == "same"
     assert run.out.startswith("# FAILED: 2 regressed")
     assert f"--bench '^{CACHED.replace('.', chr(92) + '.')}$'" in run.out
@@ -210,7 +209,6 @@ def test_a_slowdown_fails_with_its_ratio_and_cause_and_what_waits_is_a_row_of_th
     work, wait = (run.rows[f"long.{name}"] for name in ("Prepared.time_work", "time_wait"))
     assert (work["verdict"], wait["verdict"]) == ("slower", "not slower"), run.out
     assert 4 < work["ratio"] < 16  # the later numbers are longer ones
-    assert any("`benchmarks/long.py:Prepared.time_work` takes" in why for why in work["reasons"])
     assert wait["seconds"]["head"] > 0.049
     if can_tell_waits():
         assert (work["class"], wait["class"]) == ("hot", "host")
