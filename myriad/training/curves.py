@@ -6,7 +6,6 @@ of any number of run folders.
 
 import contextlib
 import json
-import textwrap
 import tomllib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,9 +31,11 @@ _NO_SETTINGS = {
 }
 # The interval of two seeds is so wide that nothing else of a plot could be seen.
 _LEAST_SEEDS = 3
-_LETTERS_PER_INCH = 15.5  # of the caption, with room for wide ones
 # The most settings that a legend names.
 _NAMED = 3
+_CAPTION = """Each point is the mean return of the greedy episodes of an evaluation.
+Thick: mean over seeds, while all of them trained. Thin: each seed. Band, of three seeds or more:
+Student's 95% interval of that mean, within the returns of the seeds."""
 
 # The settings of a training by dotted name, and its evaluations by seed.
 _Curve = tuple[Mapping[str, str], dict[int, list[Row]]]
@@ -82,8 +83,8 @@ def learning_curves(runs: Iterable[tuple[Mapping[str, Any], Sequence[Row]]]) -> 
         from matplotlib.ticker import EngFormatter
     except ImportError as error:
         raise NotInstalledError("a plot", "matplotlib", "bench") from error
-    width = 1.5 + 5.5 * len(panels)
-    figure = Figure(figsize=(width, 4.5), dpi=150, layout="constrained")
+    size = (1.5 + 5.5 * len(panels), 4.5)
+    figure = Figure(figsize=size, dpi=150, layout="constrained")
     every_axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axes, (env, curves) in zip(every_axes, panels.items(), strict=True):
         for place, (label, (_, seeds)) in enumerate(zip(_labels(curves), curves, strict=True)):
@@ -97,9 +98,7 @@ def learning_curves(runs: Iterable[tuple[Mapping[str, Any], Sequence[Row]]]) -> 
         axes.grid(visible=True, color="#DDDDDD", linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8)
-    caption = _caption([curve for curves in panels.values() for curve in curves])
-    lines = [textwrap.fill(line, int(width * _LETTERS_PER_INCH)) for line in caption]
-    figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=8, color="#444444")
+    figure.supxlabel(_CAPTION, x=0.01, ha="left", fontsize=8, color="#444444")
     return figure
 
 
@@ -215,21 +214,3 @@ def _draw(axes: Any, seeds: Mapping[int, Sequence[Row]], label: str, place: int)
         ends = np.clip([mean_interval(each) for each in values], np.min(values), np.max(values))
         low, high = ends.T
         axes.fill_between(shared, low, high, color=look["color"], alpha=0.2, linewidth=0)
-
-
-def _caption(curves: Sequence[_Curve]) -> list[str]:
-    """Say what the lines and bands are."""
-    count, most = (
-        "/".join(sorted({settings.get(name, "?") for settings, _ in curves}, key=len))
-        for name in ("eval_rollouts", "eval_max_steps")
-    )
-    point = f"the mean return of {count} greedy episodes of at most {most} steps"
-    lines = [f"Each point is an evaluation: {point}."]
-    if any(len(seeds) > 1 for _, seeds in curves):
-        lines.append(
-            "Thick: mean over seeds, while all of them trained. Band, of three seeds or more: "
-            "Student's 95% interval of that mean, within the returns of the seeds. Thin: each seed."
-        )
-    if any(len(seeds) == 1 for _, seeds in curves):
-        lines.append("A line of one seed doesn't show how much other seeds differ.")
-    return lines
