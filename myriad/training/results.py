@@ -86,15 +86,6 @@ class TrainingResults:
             lists all seeds of its first point, then those of the next.
         final_returns: the mean return of each seed's last evaluation.
         reached_target: whether each seed stopped at the target return.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> from myriad import create_config, train_and_evaluate
-        >>> config = create_config("cartpole-control", "pid", num_envs=4, steps_per_env=64)
-        >>> with TemporaryDirectory() as folder:
-        ...     results = train_and_evaluate(config, folder, quiet=True)
-        >>> results.stopped, results.evaluations[-1]["steps"]
-        ('end', 256)
     """
 
     agent_state: Any
@@ -141,14 +132,11 @@ class TrainingResults:
             matplotlib's `Figure`.
 
         Raises:
-            InvalidArgumentError: there is no evaluation yet, or `output` has another ending or
-                can't be written.
+            InvalidArgumentError: `output` has another ending or can't be written.
             NotInstalledError: matplotlib is not installed.
         """
         from myriad.training.curves import learning_curves, save
 
-        if not self.evaluations:
-            raise InvalidArgumentError(f"{self.run_folder} has no evaluation yet to draw.")
         figure = learning_curves([(tomllib.loads(self.config.to_toml()), self.evaluations)])
         if output is not None:
             save(figure, user_path(output))

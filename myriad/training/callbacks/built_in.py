@@ -18,6 +18,7 @@ from myriad.host import resident_bytes, usable_cores
 from myriad.timing import mean_interval
 from myriad.training.active_settings import ActiveSetting
 from myriad.training.callbacks import PHASES, Callback, Run
+from myriad.training.callbacks.trackers import Trackers
 from myriad.training.config import TrainingConfig
 from myriad.training.run_folder import RunFolder, significant, training_of
 
@@ -25,8 +26,6 @@ from myriad.training.run_folder import RunFolder, significant, training_of
 _NUM_STEPS = 200
 # Seconds between two lines of progress if there is no terminal.
 _EVERY_S = 30.0
-# Columns of a terminal that hold everything in one line, and in two.
-_WIDTHS = (150, 80)
 
 
 def built_in_callbacks(
@@ -49,8 +48,6 @@ def built_in_callbacks(
     if config.monitor_every:
         callbacks.append(Monitor())
     if config.log_to:
-        from myriad.training.callbacks.trackers import Trackers
-
         callbacks.append(Trackers(settings))
     if not quiet:
         callbacks.append(Progress())
@@ -147,19 +144,15 @@ class Progress(Callback):
             return
         from rich import console, progress, table
 
-        terminal = console.Console(stderr=True)
-        fits_all, fits_most = (terminal.width >= width for width in _WIDTHS)
-        said = "{task.fields[steps]} steps  {task.fields[rate]}"
-        said += "  " if fits_all else "\n"
-        said += "return {task.fields[score]}" + "{task.fields[monitored]}" * fits_most
+        said = "{task.fields[steps]} steps  {task.fields[rate]}\nreturn {task.fields[score]}"
+        said += "{task.fields[monitored]}"
         wrapped = table.Column(overflow="fold", no_wrap=False)
-        columns = [
-            *[progress.TextColumn("training"), progress.BarColumn()] * fits_all,
+        self._bar = progress.Progress(
             progress.TextColumn(said, table_column=wrapped),
-            *[progress.TimeElapsedColumn()] * fits_most,
+            progress.TimeElapsedColumn(),
             progress.TimeRemainingColumn(),
-        ]
-        self._bar = progress.Progress(*columns, console=terminal)
+            console=console.Console(stderr=True),
+        )
         fields = {"steps": "0", "rate": "", "score": "-", "monitored": ""}
         total, done = run.total_steps, run.steps
         self._task = self._bar.add_task("training", total=total, completed=done, **fields)
@@ -201,7 +194,13 @@ class Progress(Callback):
 
     def _note(self, run: Run, rows: Sequence[dict[str, Any]]) -> None:
         """Remember the mean of the newest returns, of several with its interval."""
-        self._monitored = summary(run.monitor) if run.monitor else ""
+        if row := run.monitor:
+            shown = [f"{name} {row[f'{name}_share']:.0%}" for name in ("train", "evaluate")]
+            if (used := row["device_utilisation"]) is not None:
+                shown.append(f"device {used:.0%}")
+            if (held := row["device_memory_bytes"]) is not None:
+                shown.append(f"{held / 2**20:,.0f} MiB")
+            self._monitored = ", ".join(shown)
         self._returns |= {training_of(row): row["eval_return"] for row in rows}
         returns = list(self._returns.values())
         if not returns:
@@ -210,19 +209,6 @@ class Progress(Callback):
         self._score = significant(statistics.fmean(returns))
         if not math.isnan(low):
             self._score += f" ({significant(low)} to {significant(high)})"
-        if len(returns) > 1 and run.stopped:
-            what = "seeds" if run.config.grid is None else "trainings"
-            self._score += f", {len(run.stopped)} of {len(returns)} {what} at the target"
-
-
-def summary(row: dict[str, Any]) -> str:
-    """Return a row as the progress line shows it: "train 93%, evaluate 4%, device 87%"."""
-    shares = [f"{name} {row[f'{name}_share']:.0%}" for name in ("train", "evaluate")]
-    used = row["device_utilisation"]
-    shares.append("device unavailable" if used is None else f"device {used:.0%}")
-    held = row["device_memory_bytes"]
-    shares.append("memory unavailable" if held is None else f"{held / 2**20:,.0f} MiB")
-    return ", ".join(shares)
 
 
 class Profile(Callback):
