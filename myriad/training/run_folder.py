@@ -229,6 +229,8 @@ class Checkpoints:
         Raises:
             InvalidArgumentError: the checkpoint can't be written. Earlier ones stay as they were.
         """
+        import orbax.checkpoint as ocp
+
         path = self.folder / str(num_updates)
         aside = self.folder / f"saving-{num_updates}"
         arrays: dict[str, Any] = dict(arrays_by_name(state))
@@ -252,7 +254,9 @@ class Checkpoints:
 
         try:
             distributed.on_first(make_room)
-            _write(aside, arrays)
+            # Each process adds its own part.
+            with _unreported(), ocp.StandardCheckpointer() as checkpointer:
+                checkpointer.save(aside, arrays, force=True)
             return distributed.on_first(finish)
         # Where the system refuses something, orbax may raise a ValueError.
         except (OSError, ValueError) as error:
@@ -301,17 +305,25 @@ class Checkpoints:
         Raises:
             InvalidArgumentError: the checkpoint is damaged.
         """
-        return self._kinds(self._whole(num_updates))
+        import orbax.checkpoint as ocp
+
+        path = self.folder / str(num_updates)
+        if (damage := _damage(path)) is not None:
+            go_on = "remove it to go on from the one before, or train anew in another folder"
+            raise InvalidArgumentError(f"checkpoint {path} is damaged: {damage}; {go_on}.")
+        with _unreported(), ocp.StandardCheckpointer() as checkpointer:
+            held: Any = checkpointer.metadata(path).item_metadata
+        return held
 
     def best(self, num_updates: int, *, required: bool = True) -> dict[str, np.ndarray]:
-        """Return what the best agent had learned, by name. `kinds` finds damage.
+        """Return what the best agent had learned, by name.
 
         Raises:
-            InvalidArgumentError: it is required, but the checkpoint holds none.
+            InvalidArgumentError: the checkpoint is damaged, or holds none, but one is required.
         """
-        path = self.folder / str(num_updates)
-        names = [name for name in self._kinds(path) if name.startswith(_BEST)]
+        names = [name for name in self.kinds(num_updates) if name.startswith(_BEST)]
         if required and not names:
+            path = self.folder / str(num_updates)
             raise InvalidArgumentError(
                 "best",
                 f"must be left out, since checkpoint {path} is from before the first evaluation, "
@@ -319,13 +331,6 @@ class Checkpoints:
             )
         found = self.arrays(num_updates, names) if names else {}
         return {name.removeprefix(_BEST): each for name, each in found.items()}
-
-    def _kinds(self, path: Path) -> Mapping[str, Any]:
-        import orbax.checkpoint as ocp
-
-        with _unreported(), ocp.StandardCheckpointer() as checkpointer:
-            held: Any = checkpointer.metadata(path).item_metadata
-        return held
 
     def arrays(
         self, num_updates: int, names: Iterable[str], shardings: Mapping[str, Any] | None = None
@@ -369,12 +374,12 @@ class Checkpoints:
         return None
 
     def rows(self, num_updates: int) -> str:
-        """Return the lines of the rows that were saved with a state.
+        """Return the lines of the rows that were saved with a state. `kinds` finds damage.
 
         Raises:
-            InvalidArgumentError: the checkpoint is damaged.
+            InvalidArgumentError: the file can't be read.
         """
-        return read_text(self._whole(num_updates) / _ROWS)
+        return read_text(self.folder / str(num_updates) / _ROWS)
 
     def devices(self, num_updates: int) -> list[str]:
         """Return the devices that the run had trained on, or [] if the file can't be read."""
@@ -383,14 +388,6 @@ class Checkpoints:
         with contextlib.suppress(ValueError, TypeError, RecursionError):
             return [*map(str, json.loads(read_text(path)))]
         return []
-
-    def _whole(self, num_updates: int) -> Path:
-        """Return the folder of a checkpoint, or refuse the checkpoint if it is damaged."""
-        path = self.folder / str(num_updates)
-        if (damage := _damage(path)) is not None:
-            go_on = "remove it to go on from the one before, or train anew in another folder"
-            raise InvalidArgumentError(f"checkpoint {path} is damaged: {damage}; {go_on}.")
-        return path
 
     def _done(self) -> list[int]:
         return [int(path.name) for path in self.folder.glob("*") if _NUMBER.fullmatch(path.name)]
@@ -474,14 +471,6 @@ def _write_text(path: Path, text: str) -> None:
     """Write a file, whole or not at all, and return when it is on the disk."""
     with replacing(path) as new:
         new.write_text(text, encoding="utf-8")
-
-
-def _write(path: Path, arrays: dict[str, Any]) -> None:
-    """Have orbax write a folder, to which each process adds its own part."""
-    import orbax.checkpoint as ocp
-
-    with _unreported(), ocp.StandardCheckpointer() as checkpointer:
-        checkpointer.save(path, arrays, force=True)
 
 
 @contextlib.contextmanager
