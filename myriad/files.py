@@ -27,11 +27,6 @@ def replacing(path: Path) -> Iterator[Path]:
 
     Raises:
         InvalidArgumentError: the file can't be written.
-
-    Example (of a script)::
-
-        with replacing(Path("results.json")) as new:
-            new.write_text("{}")
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
@@ -63,10 +58,6 @@ def user_path(path: str | Path, argument: str = "path") -> Path:
     Raises:
         InvalidArgumentError: it is empty, has a control character, with which a terminal that
             prints the path would do something else, or is not UTF-8, which orbax can't write.
-
-    Example:
-        >>> user_path("~/runs") == Path.home() / "runs"
-        True
     """
     # Cs is what Python puts in place of bytes that are not UTF-8.
     if not str(path) or any(unicodedata.category(each) in ("Cc", "Cs") for each in str(path)):
@@ -86,12 +77,7 @@ def require_free(path: Path, *, force: bool) -> None:
 
 
 def unwritable(folder: Path) -> str | None:
-    """Say why nothing can be written below a folder, which need not exist yet, or return None.
-
-    Example:
-        >>> unwritable(Path("/dev/null/results"))
-        "can't be written: Not a directory"
-    """
+    """Say why nothing can be written below a folder, which need not exist yet, or return None."""
     try:
         there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
         tempfile.TemporaryFile(dir=there).close()

@@ -159,8 +159,8 @@ class Settings:
             of_file = variables_in(read_text(file) if os.path.lexists(file) else "", file)
         values: dict[str, Any] = {}
         sources: dict[str, str] = {}
-        for given, file in ((of_file, _FILE), (environ, "")):
-            _require_known(given, file)
+        for given, where in ((of_file, f" of {_FILE}"), (environ, "")):
+            _require_known(given, where)
             for field in dataclasses.fields(cls):
                 name, setting = field.name, field.metadata.get("setting")
                 if setting is None or (only is not None and name not in only):
@@ -168,7 +168,7 @@ class Settings:
                 for variable in reversed(setting.names):  # The main name overrides aliases.
                     if variable not in given:
                         continue
-                    source = _source_of(variable, file)
+                    source = variable + where
                     value = _value(field.type, given[variable])
                     if value is not None:
                         require(source, value, field.type)
@@ -213,11 +213,6 @@ def variables_in(text: str, file: object) -> dict[str, str]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _source_of(variable: str, file: str) -> str:
-    """Return the name of a variable, with the file that sets it, if it is not the environment."""
-    return f"{variable} of {file}" if file else variable
-
-
 def _value(kind: Any, text: str) -> Any:
     """Return the value that a text stands for: None if it is not set, the text if for none."""
     if range_in(kind) is not None:
@@ -230,7 +225,7 @@ def _value(kind: Any, text: str) -> Any:
     return text or None if kind == _Name else text
 
 
-def _require_known(given: Iterable[str], file: str) -> None:
+def _require_known(given: Iterable[str], where: str) -> None:
     """Refuse a misspelt name. One that resembles none of ours may belong to another program."""
     ours = [variable for setting in Settings.table().values() for variable in setting.names]
     known = [name for name in (*ours, *_OF_OTHERS) if name.startswith(_PREFIX)]
@@ -240,7 +235,7 @@ def _require_known(given: Iterable[str], file: str) -> None:
         # Compare without the prefix, which alone would make all names similar.
         close = closest(name.removeprefix(_PREFIX), [each.removeprefix(_PREFIX) for each in known])
         if close is not None:
-            says = f"{_source_of(name, file)} is not a setting; did you mean {_PREFIX}{close}?"
+            says = f"{name}{where} is not a setting; did you mean {_PREFIX}{close}?"
             raise InvalidArgumentError(says)
 
 

@@ -13,9 +13,7 @@ import numpy as np
 from myriad.adapters import make_env
 from myriad.agents import make_learner
 from myriad.envs.checker import (
-    CallError,
     Finding,
-    at,
     fixed_key,
     kind_of,
     numbers,
@@ -79,12 +77,6 @@ def check_agent(agent: str, env: str | AnyEnvironment = "cartpole", **options: A
 def _shapes(loop: LearningLoop) -> Iterator[Finding]:
     learner: Any = loop.learner
     state = traced("init", loop.init, fixed_key())
-    for path, leaf in jax.tree_util.tree_leaves_with_path(state.agent):
-        if leaf.weak_type:
-            yield AgentWarning(
-                f"state{at(path)} of init is of a weak type, so that an update would compile "
-                f"twice: make it jnp.{leaf.dtype}(...)."
-            )
     result = traced("update", functools.partial(_update, loop), state)
     if not (isinstance(result, tuple) and len(result) == 3):
         yield f"update must return (state, batch_state, metrics), but returns {kind_of(result)}."
@@ -140,10 +132,7 @@ def _seeds(loop: LearningLoop) -> Iterable[Finding]:
         return loop.run(loop.init(key), jnp.int32(1), jnp.ones((), bool))
 
     keys = jax.eval_shape(lambda: jax.random.split(fixed_key(), 2))
-    try:
-        traced("update", jax.vmap(trained), keys)
-    except CallError as error:
-        raise CallError(f"{error} Two seeds trained at once, by jax.vmap.") from error.__cause__
+    traced("update of two seeds at once, by jax.vmap,", jax.vmap(trained), keys)
     return ()
 
 

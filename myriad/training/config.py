@@ -332,11 +332,6 @@ def make_config(
     Raises:
         UnknownNameError: there is no such environment, agent or field.
         InvalidArgumentError: a value can't be used, or the agent can't act in the environment.
-
-    Example:
-        >>> config = make_config("cartpole-control", "ppo", **{"agent.learning_rate": 1e-3})
-        >>> config.num_envs, config.agent_options["learning_rate"]
-        (16, 0.001)
     """
     given = {"env": env, "agent": agent, "num_envs": num_envs, "steps_per_env": steps_per_env}
     return _made(_flat({**given, "scan_chunk_size": scan_chunk_size, **overrides}))

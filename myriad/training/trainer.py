@@ -470,9 +470,7 @@ def warn_if_short(config: TrainingConfig, *, stacklevel: int) -> None:
     )
 
 
-def environment_record(
-    config: TrainingConfig, settings: Sequence[ActiveSetting] = ()
-) -> dict[str, Any]:
+def environment_record(config: TrainingConfig, settings: Sequence[ActiveSetting]) -> dict[str, Any]:
     """Return what a configuration leaves out: hardware, versions and settings.
 
     The record also names the preset that was given, if it set anything.
@@ -483,8 +481,5 @@ def environment_record(
         "hardware": dataclasses.asdict(machine.fingerprint()),
         "versions": machine.package_versions(),
         "matmul_precision": matmul_precision(),
-        "compute_dtype": next(
-            (each.value for each in settings if each.name == "precision" and each.active),
-            default_dtype(),
-        ),
+        "compute_dtype": getattr(config.learner, "compute_dtype", default_dtype()),
     }
