@@ -109,9 +109,6 @@ def in_short(config: TrainingConfig, settings: Sequence[ActiveSetting]) -> str:
             continue  # The line before says so, and how long it took.
         beside = "" if each.source == "default" else each.source
         if each.value != "none":
-            # What computes attention depends on the device, so say why.
-            if each.name == "attention" and (each.denied or not beside):
-                beside = each.reason
             parts.append(f"{each.name} {each.value}" + (f" ({beside})" if beside else ""))
         elif each.denied:
             parts.append(f"no {each.name} ({beside}), since {each.reason}")
@@ -136,13 +133,9 @@ def _precision(learner: Learner[Any]) -> tuple[str | None, str]:
     value = getattr(learner, "compute_dtype", None)
     if value is None:
         return None, "this agent has no network"
-    from myriad.agents.networks.mlp import Precision
-
     reason = "networks compute in it; losses, reductions and the optimiser in float32"
     others = [(name, getattr(learner, f"{name}_dtype")) for name in ("param", "output")]
     reason += "".join(f"; {name} dtype {of}" for name, of in others if of != "float32")
-    if Precision.of(learner).needs_loss_scale:
-        reason += "; the loss is scaled, and a step whose gradient is not finite is skipped"
     return value, reason
 
 

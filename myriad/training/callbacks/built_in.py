@@ -15,7 +15,6 @@ import jax
 from myriad.agents.controller import ControllerLearner
 from myriad.files import say, write_errors_explained
 from myriad.host import resident_bytes, usable_cores
-from myriad.timing import mean_interval
 from myriad.training.active_settings import ActiveSetting
 from myriad.training.callbacks import PHASES, Callback, Run
 from myriad.training.callbacks.trackers import Trackers
@@ -130,14 +129,12 @@ class Progress(Callback):
     def __init__(self):
         self._bar: Any = None
         self._task: Any = None
-        # The newest return of each training, by its seed.
-        self._returns: dict[int | None, float] = {}
         self._score = "-"
         self._monitored = ""
 
     def on_start(self, run: Run) -> None:
         """Count the time from now, after the steps of an earlier process."""
-        self._note(run, run.rows)
+        self._note(run)
         self._first_steps = run.steps
         self._begun_at, self._said_at = time.monotonic(), -math.inf
         if sys.stderr is None or not sys.stderr.isatty():
@@ -159,7 +156,6 @@ class Progress(Callback):
         self._bar.start()
 
     def on_update(self, run: Run) -> None:
-        """Show the steps, the speed and what the newest evaluation said."""
         if self._bar is not None:
             self._bar.update(
                 self._task,
@@ -183,7 +179,7 @@ class Progress(Callback):
             )
 
     def on_evaluation(self, run: Run) -> None:
-        self._note(run, run.new_rows)
+        self._note(run)
         self.on_update(run)
 
     def on_end(self, run: Run) -> None:
@@ -192,8 +188,8 @@ class Progress(Callback):
             self._bar.columns = self._bar.columns[:-1]
             self._bar.stop()
 
-    def _note(self, run: Run, rows: Sequence[dict[str, Any]]) -> None:
-        """Remember the mean of the newest returns, of several with its interval."""
+    def _note(self, run: Run) -> None:
+        """Remember the mean of the newest returns, and what the monitor says."""
         if row := run.monitor:
             shown = [f"{name} {row[f'{name}_share']:.0%}" for name in ("train", "evaluate")]
             if (used := row["device_utilisation"]) is not None:
@@ -201,14 +197,8 @@ class Progress(Callback):
             if (held := row["device_memory_bytes"]) is not None:
                 shown.append(f"{held / 2**20:,.0f} MiB")
             self._monitored = ", ".join(shown)
-        self._returns |= {training_of(row): row["eval_return"] for row in rows}
-        returns = list(self._returns.values())
-        if not returns:
-            return
-        low, high = mean_interval(returns)
-        self._score = significant(statistics.fmean(returns))
-        if not math.isnan(low):
-            self._score += f" ({significant(low)} to {significant(high)})"
+        if run.new_rows:
+            self._score = significant(statistics.fmean(x["eval_return"] for x in run.new_rows))
 
 
 class Profile(Callback):
@@ -218,19 +208,16 @@ class Profile(Callback):
         self._left = num_chunks
 
     def on_start(self, run: Run) -> None:
-        """Start the trace."""
         self._path = run.folder / "profile"
         with write_errors_explained(self._path):
             jax.profiler.start_trace(str(self._path), create_perfetto_trace=True)
 
     def on_update(self, run: Run) -> None:
-        """Count a chunk, and end the trace after the last one."""
         self._left -= 1
         if self._left == 0:
             self._end()
 
     def on_end(self, run: Run) -> None:
-        """End the trace, if the training ended before it."""
         if self._left > 0:
             self._end()
 
@@ -256,7 +243,6 @@ class Monitor(Callback):
         self._gpu = None if device.platform == "cpu" else device
 
     def on_start(self, run: Run) -> None:
-        """Measure from now on."""
         self._last = _now(run)
 
     def on_evaluation(self, run: Run) -> None:
@@ -301,7 +287,8 @@ def _now(run: Run) -> dict[str, float]:
 def _utilisation(index: int) -> float | None:
     """Return the share of the last moments in which a kernel ran on a GPU, if NVML says it.
 
-    NVML sees all GPUs, while `CUDA_VISIBLE_DEVICES` may hide or reorder them by number or UUID.
+    NVML sees all GPUs, while `CUDA_VISIBLE_DEVICES` may hide or reorder them. If it names them by
+    UUID, the share is unknown.
 
     Args:
         index: the number of the GPU in this process.
@@ -312,9 +299,6 @@ def _utilisation(index: int) -> float | None:
         import pynvml as nvml  # pyright: ignore[reportMissingImports]
 
         nvml.nvmlInit()
-        if name.isdecimal():
-            handle = nvml.nvmlDeviceGetHandleByIndex(int(name))
-        else:
-            handle = nvml.nvmlDeviceGetHandleByUUID(name)
+        handle = nvml.nvmlDeviceGetHandleByIndex(int(name))
         return nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
     return None
