@@ -75,9 +75,7 @@ class RunFolder:
         folder = cls(path)
         with write_errors_explained(f"run folder {path}"):
             path.mkdir(parents=True, exist_ok=True)
-            lock = path / ".lock"
-            if not lock.exists() or lock.stat().st_size:
-                folder._require_empty()  # before a lock is left in a folder of somebody else
+            folder._require_empty()  # before a lock is left in a folder of somebody else
         with folder.held():
             folder._require_empty()  # another process may have been first
             _write_text(path / "environment.json", json.dumps(environment, indent=2))
