@@ -67,11 +67,6 @@ class Settings:
 
     Attributes:
         sources: where each value comes from, such as "OPTIMAL_BATCH_SIZE of .env", by field.
-
-    Example:
-        >>> settings = Settings.read(None, {"USE_BF16": "true"})
-        >>> settings.bf16, settings.batch_size, settings.sources
-        (True, None, {'bf16': 'USE_BF16'})
     """
 
     batch_size: _Positive = _setting(
@@ -279,17 +274,6 @@ def _user_home() -> Path | None:
 def xla_flags() -> list[str]:
     """Return the options in `XLA_FLAGS`, sorted, since their order doesn't matter."""
     return sorted(os.environ.get("XLA_FLAGS", "").split())
-
-
-def left_out_xla_options() -> list[str]:
-    """Return the options in `MYRIAD_WITHOUT_XLA_OPTIONS`, names with commas between them."""
-    return [name.strip() for name in os.environ.get(LEFT_OUT, "").split(",") if name.strip()]
-
-
-def leave_out_xla_options(names: Iterable[str]) -> None:
-    """Name options in `MYRIAD_WITHOUT_XLA_OPTIONS`, for this process and its children."""
-    if left_out := list(dict.fromkeys(names)):
-        os.environ[LEFT_OUT] = ",".join(left_out)
 
 
 def wandb_names() -> dict[str, str | None]:

@@ -161,7 +161,8 @@ def configure(
             f"started and {', '.join(late)} can no longer be set; "
             "call configure earlier, or not at all."
         )
-    settings.leave_out_xla_options(unwanted)  # for child processes, too
+    if unwanted:
+        os.environ[settings.LEFT_OUT] = ",".join(unwanted)  # for child processes, too
     if _DEVICE_COUNT in changes:
         jax.config.update(_DEVICE_COUNT, devices)
     tokens = [
@@ -212,12 +213,13 @@ def _known_options(names: Iterable[str]) -> list[str]:
     for name in chosen:
         if not isinstance(name, str) or name not in XLA_CPU_OPTIONS:
             raise UnknownNameError("XLA option", name, XLA_CPU_OPTIONS)
-    named = settings.left_out_xla_options()
+    names = os.environ.get(settings.LEFT_OUT, "").split(",")
+    named = [name.strip() for name in names if name.strip()]
     for name in named:
         if name not in XLA_CPU_OPTIONS:
             error = UnknownNameError("XLA option", name, XLA_CPU_OPTIONS)
             raise InvalidArgumentError(f"{settings.LEFT_OUT}: {error}")
-    return chosen + named
+    return list(dict.fromkeys(chosen + named))
 
 
 def _backend_started() -> bool:

@@ -112,18 +112,11 @@ def _keys(loop: LearningLoop) -> Iterable[Finding]:
     learner: Any = loop.learner
     key = jax.random.key(0)
     state = jax.eval_shape(loop.init, key)
-
-    def init(key: jax.Array) -> Any:
-        return learner.init(key, loop.num_envs)
-
-    def update(key: jax.Array, agent: Any, batch_state: Any) -> Any:
-        return learner.update(key, agent, batch_state, loop)
-
-    obs = state.batch_state.obs
     act = functools.partial(learner.act, greedy=False)
-    trace_with_keys("init", init, key)
+    trace_with_keys("init", lambda key: learner.init(key, loop.num_envs), key)
+    update = lambda *args: learner.update(*args, loop)  # noqa: E731
     trace_with_keys("update", update, key, state.agent, state.batch_state)
-    trace_with_keys("act", act, state.agent, key, obs)
+    trace_with_keys("act", act, state.agent, key, state.batch_state.obs)
     return ()
 
 

@@ -302,11 +302,6 @@ class TrainingConfig:
         Raises:
             UnknownNameError: there is no such field.
             InvalidArgumentError: a value can't be used.
-
-        Example:
-            >>> config = make_config("cartpole-control", "ppo", seed=3)
-            >>> dict(config.changed(seed=None, num_envs=64).given)
-            {'env': 'cartpole-control', 'agent': 'ppo', 'num_envs': 64}
         """
         # `dataclasses.replace` sets values that don't follow from what was given.
         follows = _made(self.given).fields()

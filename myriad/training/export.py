@@ -44,15 +44,6 @@ def export_agent(
     Raises:
         InvalidArgumentError: the file exists, or the agent has no policy to write.
         NotInstalledError: a library that the format needs can't be imported.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> from myriad import create_config, load_agent, train_and_evaluate
-        >>> config = create_config("cartpole-control", "pqn", steps_per_env=64)
-        >>> with TemporaryDirectory() as folder:
-        ...     results = train_and_evaluate(config, f"{folder}/run", quiet=True)
-        ...     run = load_agent(results.run_folder)
-        ...     said = export_agent(*run, f"{folder}/agent.safetensors", format="safetensors")
     """
     require_free(user_path(output), force=force)
     if not isinstance(agent, TrainedPolicy):

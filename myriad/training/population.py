@@ -58,29 +58,16 @@ class Population(CompiledTraining):
         num_devices: devices to spread the slots over; by default all of this process.
 
     Attributes:
-        config: the trainings.
         num_slots: trainings side by side, `M`.
         traced: names of the hyperparameters that differ by slot.
         mapping: how slots share a device: "map" or "vmap".
         num_devices: devices that the slots are spread over.
-        num_updates: updates in one whole training.
-        steps_per_update: steps of all environments of one training in one update.
-        eval_every: updates between two evaluations.
         programs: the programs `run`, `evaluate`, `refill` and `blank`, once compiled.
-        compile_s: seconds that tracing and compiling took, or loading what was compiled before.
+
+    The other attributes are those of `CompiledTraining`.
 
     Raises:
         InvalidArgumentError: a number can't be used, or a hyperparameter can't differ by slot.
-
-    Example:
-        >>> from myriad import create_config
-        >>> config = create_config("cartpole-control", "ppo", 16, 1024, **{"agent.num_epochs": 1})
-        >>> population = Population(config, 2, traced=["learning_rate"])
-        >>> population.compile()
-        >>> state = population.first_state([0, 1], {"learning_rate": [1e-3, 3e-4]})
-        >>> state, report = population.run(state, [1, 2], [True, True])
-        >>> population.updates_done(state).tolist()
-        [1, 2]
     """
 
     @checked
@@ -433,8 +420,6 @@ class Population(CompiledTraining):
 
     def stated_bytes(self, num_slots: int | None = None) -> int:
         """Return the most bytes that the compiled programs hold at once in one memory.
-
-        All devices of a CPU share one memory. Each other device has its own.
 
         Args:
             num_slots: count the bytes of so many slots on a single device, in place of all slots.

@@ -110,11 +110,6 @@ class Run:
             InvalidArgumentError: you call it elsewhere, a value is out of its range, or a parameter
                 is not a float or is part of the program.
             UnknownNameError: there is no such parameter.
-
-        Example:
-            >>> class Heavier(Callback):
-            ...     def on_evaluation(self, run):
-            ...         run.set_env(gravity=run.env_params["gravity"] + 0.5)
         """
         if not self.can_set_env:
             raise InvalidArgumentError("set_env can be called in on_start and on_evaluation only.")
