@@ -4,6 +4,7 @@ A winner must differ from the agent's defaults by more than luck.
 """
 
 import dataclasses
+import functools
 import logging
 import math
 import warnings
@@ -19,7 +20,14 @@ from optuna.trial import FrozenTrial
 from myriad.agents.agent import Learner
 from myriad.spaces import Box, Discrete
 from myriad.training.evaluation import Evaluation, key_alone
-from myriad.tuning.objective import CONFIDENCE, NUM_EPISODES, Programs, Score, Shape, Training
+from myriad.tuning.objective import (
+    CONFIDENCE,
+    NUM_EPISODES,
+    Programs,
+    Score,
+    Training,
+    take_first,
+)
 from myriad.tuning.study import best_trials
 
 # The distance between the seeds of the trials, of the confirmation and of the validation.
@@ -138,12 +146,8 @@ def confirm(
     """Compare candidates with the default, by Welch's interval of the means over seeds.
 
     All intervals hold together with 95% confidence. Each has its share of the error (Bonferroni),
-    so that trying more candidates doesn't make a lucky one a winner.
-
-    Args:
-        default: the default's score; None if it failed.
-        scores: the candidates' scores by number.
-        seeds: the fresh seeds, as many in each score.
+    so that trying more candidates doesn't make a lucky one a winner. The default's score is None if
+    it failed.
     """
     confidence = 1 - (1 - CONFIDENCE) / max(1, len(scores))
     candidates = []
@@ -290,14 +294,7 @@ def train_again(
         for number, values in fields.items()
     }
     waiting = [training for trainings in again.values() for training in trainings]
-
-    def take(shape: Shape | None) -> Training | None:
-        for training in waiting:
-            if shape in (None, programs.space.shape(training.fields)):
-                waiting.remove(training)
-                return training
-        return None
-
+    take = functools.partial(take_first, waiting, programs.space)
     for happened, training in programs.train(take, is_interrupted):
         if happened == "failed":
             number = training.origin

@@ -145,6 +145,15 @@ class Training:
 Take = Callable[[Shape | None], Training | None]
 
 
+def take_first(waiting: list[Training], space: SearchSpace, shape: Shape | None) -> Training | None:
+    """Remove and return the first training of a shape, or of any."""
+    for training in waiting:
+        if shape in (None, space.shape(training.fields)):
+            waiting.remove(training)
+            return training
+    return None
+
+
 class Programs:
     """The compiled programs of a study, one set for each shape, and the loop that trains in them.
 

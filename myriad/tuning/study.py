@@ -12,7 +12,6 @@ import math
 import threading
 import time
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -25,7 +24,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.files import read_text, require_free, seconds_shown, user_path
-from myriad.tuning.objective import Programs, Shape, Training
+from myriad.tuning.objective import Programs, Shape, Training, take_first
 from myriad.tuning.settings import GROWS, TuneSettings
 from myriad.tuning.space import SearchSpace
 from myriad.tuning.storage import HEARTBEAT_S, disconnect, open_storage, storage_errors
@@ -100,15 +99,10 @@ class TrialLoop:
                 storage.record_heartbeat(training.origin._trial_id)
 
     def _take(self, shape: Shape | None) -> Training | None:
-        """Return a trial of a shape, or by default of the shape that most trials wait for."""
+        """Return a trial of a shape, or the first that waits, and ask for further ones."""
         while time.time() < self.ends_at:
-            shapes = [self.programs.space.shape(each.fields) for each in self.waiting]
-            wanted = shape
-            if shape is None and shapes:
-                count = Counter(shapes)
-                wanted = max(count, key=lambda each: (count[each], each in self.programs.compiled))
-            if wanted in shapes:
-                return self.waiting.pop(shapes.index(wanted))
+            if (found := take_first(self.waiting, self.programs.space, shape)) is not None:
+                return found
             if len(self.waiting) >= _AHEAD or not self.permits.acquire(False):  # noqa: FBT003
                 return None
             self._ask()
@@ -194,10 +188,7 @@ class TrialLoop:
 def retry(study: optuna.Study, number: int, most: int | None = None) -> None:
     """Fail a running trial that can't go on in its process, and queue its parameters again.
 
-    Args:
-        study: its study.
-        number: its number.
-        most: how often its parameters may be tried again; by default always.
+    They are tried again at most `most` times, by default always.
     """
     if study.get_trials(deepcopy=False)[number].state != TrialState.RUNNING:
         return  # Another process has failed it, after this one had been silent for long.
