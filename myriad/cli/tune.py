@@ -13,7 +13,7 @@ import tyro
 
 from myriad.cli.flags import XlaFlags
 from myriad.cli.training_flags import fields_of
-from myriad.errors import InvalidArgumentError, MyriadError
+from myriad.errors import InvalidArgumentError
 from myriad.files import say, unwritable
 from myriad.settings import Settings
 from myriad.tuning.settings import GROWS, TuneSettings
@@ -78,12 +78,8 @@ class Tune(XlaFlags, TuneSettings):
         with shown_progress(settings) as callbacks:
             result = tune(settings, callbacks)
         with result:
-            try:
-                files = write_report(result)
-            except MyriadError:
-                print(summary(result, []))
-                raise
-            print(summary(result, files))
+            print(summary(result))
+            print(*write_report(result), sep="\n")
         if result.ended_by:
             return _BY_SIGNAL + result.ended_by
         return _FAILED if result.best is None and settings.n_trials else 0

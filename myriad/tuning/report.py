@@ -22,12 +22,12 @@ from optuna import visualization
 from optuna.importance import PedAnovaImportanceEvaluator
 from optuna.trial import FrozenTrial, TrialState
 
+from myriad.errors import without_passwords
 from myriad.files import replacing, write_errors_explained
 from myriad.training.config import TrainingConfig
 from myriad.tuning.campaign import TuneResult
 from myriad.tuning.objective import Score
 from myriad.tuning.settings import GROWS, TuneSettings
-from myriad.tuning.storage import shown_storage
 from myriad.tuning.study import FAILURE, best_trials, retried
 
 __all__ = ["write_report"]
@@ -93,7 +93,7 @@ def _page(result: TuneResult, figures: dict[str, Any], missing: Sequence[str]) -
 <body style="font-family: sans-serif">
 <main>
 <h1>{html.escape(title)}</h1>
-<pre style="white-space: pre-wrap">{html.escape(summary(result, []))}</pre>
+<pre style="white-space: pre-wrap">{html.escape(summary(result))}</pre>
 {"".join(drawn)}
 {"".join(f"<p>{html.escape(each)}</p>" for each in missing)}
 </main>
@@ -155,7 +155,7 @@ def to_json(result: TuneResult) -> str:
             for field in dataclasses.fields(settings)
             if field.name not in _UNSHOWN
         },
-        "storage": shown_storage(settings.storage),
+        "storage": without_passwords(settings.storage or "memory"),
         "best": None if best is None else _trial(best) | {"fields": result.fields},
         "command": None if best is None else train_command(best_config(result)),
         "confirmation": result.confirmation,
@@ -197,55 +197,35 @@ def _figures(study: optuna.Study, settings: TuneSettings) -> tuple[dict[str, Any
     sign = -1 if GROWS[name] else 1
     small = (lambda trial: sign * trial.values[0]) if several else None
     evaluator = PedAnovaImportanceEvaluator(target_quantile=_BEST)
-    # The completed trials that each needs, its title, and what draws it.
-    figures: dict[str, tuple[int, str, Callable[..., Any]]] = {
-        "history": (
-            2,
-            f"The best {name} after each trial",
-            lambda: visualization.plot_optimization_history(study, **same),
-        ),
-        "slice": (
-            _LEAST_OF_TREND,
-            f"The {name} by each parameter",
-            lambda: visualization.plot_slice(study, **same),
-        ),
-        "parallel": (
-            _LEAST_OF_TREND,
-            f"The parameters of each trial and its {name}",
-            lambda: visualization.plot_parallel_coordinate(study, **same),
-        ),
+    # The completed trials that each needs, what draws it, and its arguments.
+    figures: dict[str, tuple[int, Callable[..., Any], dict[str, Any]]] = {
+        "history": (2, visualization.plot_optimization_history, same),
+        "slice": (_LEAST_OF_TREND, visualization.plot_slice, same),
+        "parallel": (_LEAST_OF_TREND, visualization.plot_parallel_coordinate, same),
         "importances": (
             _LEAST_OF_IMPORTANCE,
-            f"How much each parameter matters for a {name} in the best {_BEST:.0%}",
-            lambda: visualization.plot_param_importances(
-                study, evaluator, target=small, target_name=name
-            ),
+            visualization.plot_param_importances,
+            {"evaluator": evaluator, "target": small, "target_name": name},
         ),
     }
     if several:
-        figures["pareto"] = (
-            2,
-            f"The Pareto front of {', '.join(objectives)}",
-            lambda: visualization.plot_pareto_front(study, target_names=objectives),
-        )
+        figures["pareto"] = (2, visualization.plot_pareto_front, {"target_names": objectives})
     drawn, missing = {}, []
-    for kind, (least, title, draw) in figures.items():
+    for kind, (least, draw, arguments) in figures.items():
         if completed < least:
-            missing.append(f"{title}: needs {least} completed trials, and {completed} completed.")
+            missing.append(f"{kind}: needs {least} completed trials, and {completed} completed.")
             continue
         with warnings.catch_warnings():
             # Optuna warns of experimental plots and of plots that it leaves empty.
             warnings.simplefilter("ignore")
             try:
-                drawn[kind] = draw()
+                drawn[kind] = draw(study, **arguments)
             except (ValueError, RuntimeError, ZeroDivisionError):
-                missing.append(f"{title}: these trials differ too little to draw it.")
-                continue
-        drawn[kind].update_layout(title_text=title)
+                missing.append(f"{kind}: these trials differ too little to draw it.")
     return drawn, missing
 
 
-def summary(result: TuneResult, files: Sequence[Path]) -> str:
+def summary(result: TuneResult) -> str:
     """Return the results of a campaign: the best next to the default, and how to train it."""
     settings = result.settings
     trials = result.study.get_trials(deepcopy=False)
@@ -265,9 +245,7 @@ def summary(result: TuneResult, files: Sequence[Path]) -> str:
     ended = ", ".join(counted) or "no trials"
     took = f"{result.total_s:.1f} s"
     if settings.n_jobs == 1 and result.compile_s:
-        count = len(result.compile_s)
-        sets = "set of programs" if count == 1 else "sets of programs"
-        took += f", of which {sum(result.compile_s):.1f} s compiled {count} {sets}"
+        took += f", of which {sum(result.compile_s):.1f} s compiled programs"
     lines = [f"study {settings.study_name}: {ended}; {took}"]
     if result.best is not None:
         lines += _best_lines(result, result.best)
@@ -280,10 +258,10 @@ def summary(result: TuneResult, files: Sequence[Path]) -> str:
     elif result.ended_by:
         lines.append(
             f"interrupted; go on with the same command and --study-name {settings.study_name} "
-            f"--storage {shown_storage(settings.storage)} "
+            f"--storage {without_passwords(settings.storage)} "
             f"--n-trials {max(0, settings.n_trials - result.num_ended)}"
         )
-    return "\n".join([*lines, *map(str, files)])
+    return "\n".join(lines)
 
 
 def _best_lines(result: TuneResult, best: FrozenTrial) -> list[str]:
@@ -306,8 +284,6 @@ def _best_lines(result: TuneResult, best: FrozenTrial) -> list[str]:
     if result.validation is not None:
         count = len(result.validation.by_seed)
         lines.append(f"validated: return {_interval(result.validation)} over {count} seeds")
-    elif settings.validate and not result.ended_by:
-        lines.append("not validated: it failed on one of the seeds")
     if result.ensemble is not None:
         together = result.ensemble
         lines.append(
@@ -315,8 +291,6 @@ def _best_lines(result: TuneResult, best: FrozenTrial) -> list[str]:
             f"{', '.join(map(str, together.trials))}; trial {together.trials[0]} alone "
             f"{together.alone[0].value:.5g}"
         )
-    elif settings.ensemble and not result.ended_by:
-        lines.append("no ensemble: fewer than two of the best could be trained again")
     width = max(map(len, result.fields), default=0)
     lines += [f"  {name.ljust(width)}  {value}" for name, value in result.fields.items()]
     return [*lines, train_command(best_config(result))]

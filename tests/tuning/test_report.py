@@ -39,12 +39,12 @@ def test_the_report_says_what_the_terminal_does_and_draws_what_its_trials_allow(
     result = campaign(tmp_path, completed)
     files = write_report(result)
     text = (tmp_path / "out" / "s_report.html").read_text()
-    for line in summary(result, []).splitlines():
+    for line in summary(result).splitlines():
         assert html.escape(line) in text
     if completed:
         # If all failed when they trained again, the best of the study is named.
         failed = dataclasses.replace(result, confirmation=confirm(None, {}, [1, 2]))
-        assert "not confirmed on fresh seeds" in summary(failed, [])
+        assert "not confirmed on fresh seeds" in summary(failed)
         assert f"<h1>ppo on cartpole-control: trial {completed - 1} is better than" in text
     assert re.findall(r'<div id="(\w+)" class="plotly-graph-div"', text) == drawn
     # Every other plot says how many trials it needs.
