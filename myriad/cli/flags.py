@@ -104,7 +104,7 @@ def sentences(kind: type) -> dict[str, str]:
         )
         if section is not None:
             entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", section[1], re.MULTILINE)
-            lines |= {name: _unbroken(" ".join(text.split())) for name, text in entries}
+            lines |= {name: " ".join(text.split()) for name, text in entries}
     return {name: line[:1].upper() + line[1:] for name, line in lines.items()}
 
 
@@ -185,14 +185,9 @@ def hint_of(default: Any, declared: Range | None) -> str:
     if default is not None and default is not dataclasses.MISSING:
         parts.append(f"(default: {default})")
     if declared is not None:
-        allowed = _unbroken(str(declared))
+        allowed = str(declared)
         parts.append(f"{allowed[0].upper()}{allowed[1:]}.")
     return " ".join(parts)
-
-
-def _unbroken(text: str) -> str:
-    """Leave the commas out of numbers, since tyro breaks lines there."""
-    return re.sub(r"(?<=\d),(?=\d)", "", text)
 
 
 _SENTENCES = sentences(TrainingConfig)

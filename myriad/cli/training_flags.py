@@ -227,11 +227,7 @@ def fields_of(
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the fields of a training that switches set, with options by dotted name.
 
-    Args:
-        switches: values by the names of `Settings`, of which others are passed over; None is not
-            set.
-        agent: the agent's name.
-        network: the network's name; None for the agent's default.
+    `switches` has values by the names of `Settings`, of which others are passed over.
 
     Returns:
         the fields, and the switches that are on although the agent has no use for them. Turning
