@@ -134,13 +134,8 @@ def check_overrides(owner: str, defaults: Mapping[str, Any], overrides: Mapping[
 def refuse_unused(thing: Any, defaults: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
     """Refuse values that would change nothing. A value that equals the default passes.
 
-    So does an array, since it may be traced.
-
-    Args:
-        thing: an environment or an agent. If it has `unused`, that maps each field without effect
-            to the reason.
-        defaults: the defaults of the fields.
-        overrides: the values that were chosen.
+    So does an array, since it may be traced. `unused` of an environment or an agent maps each field
+    without effect to the reason.
 
     Raises:
         InvalidArgumentError: a value has no effect.

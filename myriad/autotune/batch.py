@@ -120,13 +120,12 @@ def smallest_near_best(rates: Sequence[BatchRate]) -> BatchRate:
     Raises:
         InvalidArgumentError: none of them fits into memory.
     """
-    measured = {rate.batch_size: rate.rows_per_s for rate in rates if rate.rows_per_s is not None}
-    if not measured:
+    best = max(rate.rows_per_s or 0.0 for rate in rates)
+    if not best:
         says = f"No batch fits into memory: one of {rates[0].batch_size:,} rows {rates[0].refused}."
         raise InvalidArgumentError(says)
-    near = NEAR_BEST * max(measured.values())
-    chosen = min(size for size, rate in measured.items() if rate >= near)
-    return next(rate for rate in rates if rate.batch_size == chosen)
+    near = [rate for rate in rates if (rate.rows_per_s or 0.0) >= NEAR_BEST * best]
+    return min(near, key=lambda rate: rate.batch_size)
 
 
 def with_batch(config: TrainingConfig, size: int) -> TrainingConfig:

@@ -147,10 +147,6 @@ def tune(settings: TuneSettings, callbacks: Sequence[Callback] = ()) -> TuneResu
         )
     try:
         with interrupt_noted() as interrupt, storage_errors(only_theirs=True):
-            before = [each for each in study.get_trials(deepcopy=False) if each.state.is_finished()]
-            if before:
-                said = (settings.study_name, len(before))
-                _LOG.info("study %s is resumed: %d trials of it have ended", *said)
             ends_at = time.time() + (settings.timeout or math.inf)
             if settings.n_jobs == 1:
                 TrialLoop(study, programs, hear, ends_at=ends_at).run(interrupt.is_set)
