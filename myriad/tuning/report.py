@@ -255,7 +255,7 @@ def summary(result: TuneResult) -> str:
         lines += [f"{count} failed: {why}" for why, count in Counter(failures).most_common(1)]
     if result.ended_by and settings.storage is None:
         lines.append("interrupted; the study was in memory: name a --storage to be able to go on")
-    elif result.ended_by:
+    elif result.ended_by and settings.storage is not None:
         lines.append(
             f"interrupted; go on with the same command and --study-name {settings.study_name} "
             f"--storage {without_passwords(settings.storage)} "
