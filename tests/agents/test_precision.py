@@ -28,7 +28,7 @@ def learner_of(agent, env="cartpole-control", **options):
 @pytest.mark.slow
 def test_sums_over_the_batch_are_exact_to_float32():
     # In bfloat16, 256 ones and more would add up to 256.
-    inputs = jnp.ones((4096, 4))
+    inputs = jnp.ones((4096, 4), jnp.bfloat16)
     precision = Precision(compute_dtype="bfloat16", output_dtype="bfloat16")
 
     def loss(kernel, bias):

@@ -61,11 +61,6 @@ class Precision:
         return precision
 
     @property
-    def hidden(self) -> "Precision":
-        """The precision of a hidden layer, whose outputs are activations."""
-        return dataclasses.replace(self, output_dtype=self.compute_dtype)
-
-    @property
     def needs_loss_scale(self) -> bool:
         """Whether gradients pass through float16, in which values below 6e-8 vanish."""
         return "float16" in (self.compute_dtype, self.output_dtype)
@@ -114,7 +109,9 @@ class Network(nn.Module):
 
     def dense(self, num_outputs: int, scale: float = _GAIN) -> "Dense":
         """Return a layer from `[..., I]` to `[..., num_outputs]` in the compute dtype."""
-        return Dense(num_outputs, self.kernels(scale), self.precision.hidden)
+        compute_dtype = self.precision.compute_dtype
+        hidden = dataclasses.replace(self.precision, output_dtype=compute_dtype)
+        return Dense(num_outputs, self.kernels(scale), hidden)
 
     def last(self, hidden: jax.Array) -> jax.Array:
         """Apply the last layer to `[B, I]`."""
@@ -188,25 +185,20 @@ class Dense(nn.Module):
         bias = self.param("bias", nn.initializers.zeros, (self.num_outputs,), jnp.dtype(dtype))
         if self.prepare is not None:
             kernel, bias = self.prepare(kernel), self.prepare(bias[None])[0]
-        outputs = affine(inputs.reshape(-1, num_inputs), kernel, bias, self.precision)
+        rows = inputs.reshape(-1, num_inputs).astype(self.precision.compute_dtype)
+        outputs = affine(rows, kernel, bias, self.precision)
         return outputs.reshape(*inputs.shape[:-1], self.num_outputs)
 
 
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def affine(
-    inputs: jax.Array, kernel: jax.Array, bias: jax.Array, precision: Precision = FLOAT32
+    inputs: jax.Array, kernel: jax.Array, bias: jax.Array, precision: Precision
 ) -> jax.Array:
     """Map `[B, I]` by a kernel `[I, O]` and a bias `[O]`, with a gradient faster than autodiff's.
 
-    Inputs and kernels may have any dtype, and products are in the compute dtype. The gradients of
-    kernel and bias are summed in float32.
+    Inputs are in the compute dtype, as products are, and kernels may have any dtype. The gradients
+    of kernel and bias are summed in float32.
     """
-    return _affine(inputs.astype(precision.compute_dtype), kernel, bias, precision)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
-def _affine(
-    inputs: jax.Array, kernel: jax.Array, bias: jax.Array, precision: Precision
-) -> jax.Array:
     return _affine_forward(inputs, kernel, bias, precision)[0]
 
 
@@ -249,7 +241,7 @@ def _as_made(matrix: jax.Array) -> jax.Array:
     return jax.lax.optimization_barrier(matrix) if jax.default_backend() == "cpu" else matrix
 
 
-_affine.defvjp(_affine_forward, _affine_backward)
+affine.defvjp(_affine_forward, _affine_backward)
 
 
 def _product(
