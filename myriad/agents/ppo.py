@@ -6,6 +6,7 @@ policy's network.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar
@@ -264,11 +265,8 @@ class PPO(RolloutLearner[PPOState]):
             outputs = self._outputs(state.params, self._inputs(state, flatten(obs)))
             return self._choose(state, keys, outputs)
 
+        value_of = functools.partial(self._value_of, state)
         key = jax.random.fold_in(key, _COLLECT)
-
-        def value_of(obs: jax.Array) -> jax.Array:
-            return self._values(state.params, self._inputs(state, obs))
-
         return self.rollout(key, state, batch_state, envs, choose, value_of)
 
     def learn(
@@ -331,7 +329,15 @@ class PPO(RolloutLearner[PPOState]):
             minibatches,
             self.metric_names,
         )
-        params = self._preserved(unravel(learned.params), state, obs_stats, privileged_stats)
+        params = unravel(learned.params)
+        if self.preserve_outputs and self.normalize_observations:
+            of_actor: Any = state.obs_stats, obs_stats
+            of_critic: Any = state.privileged_stats, privileged_stats
+            moments = {"actor": of_actor, "critic": of_critic if self.sees_privileged else of_actor}
+            params |= {
+                name: {"params": preserve_outputs(params[name]["params"], *old_and_new)}
+                for name, old_and_new in moments.items()
+            }
         next_state = dataclasses.replace(
             state,
             params=params,
@@ -396,10 +402,7 @@ class PPO(RolloutLearner[PPOState]):
 
     def _batch(self, state: PPOState, trajectory: Trajectory, last_obs: jax.Array) -> PPOBatch:
         """Add values, advantages and targets. One product gives all values of the rollout."""
-
-        def values(obs: jax.Array) -> jax.Array:
-            return self._values(state.params, self._inputs(state, obs))
-
+        values = functools.partial(self._value_of, state)
         obs = trajectory.obs.reshape(-1, trajectory.obs.shape[-1])
         value = map_over_blocks(values, obs).reshape(trajectory.reward.shape)
         # The last observations only need values, since no action was chosen for them yet.
@@ -430,24 +433,6 @@ class PPO(RolloutLearner[PPOState]):
     def _rows_of(self, state: PPOState, batch: Any) -> Callable[[jax.Array], Any]:
         return gatherer(batch, lambda obs: self._inputs(state, obs))
 
-    def _preserved(
-        self,
-        params: dict[str, Any],
-        state: PPOState,
-        obs_stats: RunningMoments | None,
-        privileged_stats: RunningMoments | None,
-    ) -> dict[str, Any]:
-        """Return parameters with which both networks compute under new moments what they did."""
-        if not (self.preserve_outputs and self.normalize_observations):
-            return params
-        of_actor: Any = state.obs_stats, obs_stats
-        of_critic: Any = state.privileged_stats, privileged_stats
-        moments = {"actor": of_actor, "critic": of_critic if self.sees_privileged else of_actor}
-        return params | {
-            name: {"params": preserve_outputs(params[name]["params"], *old_and_new)}
-            for name, old_and_new in moments.items()
-        }
-
     def _inputs(self, state: PPOState, obs: jax.Array) -> jax.Array:
         """Prepare observations, `[..., D]`, with a mask, and in training what the critic sees."""
         seen, privileged = jnp.split(obs, [self._seen_size], axis=-1)
@@ -464,6 +449,10 @@ class PPO(RolloutLearner[PPOState]):
     def _values(self, params: dict[str, Any], inputs: jax.Array) -> jax.Array:
         obs = self._of_critic(inputs)
         return self._critic.apply(params["critic"], obs)[..., 0].astype(jnp.float32)
+
+    def _value_of(self, state: PPOState, obs: jax.Array) -> jax.Array:
+        """Return the values, `[B]`, of observations as the environment gave them, `[B, D]`."""
+        return self._values(state.params, self._inputs(state, obs))
 
     def _of_critic(self, inputs: jax.Array) -> jax.Array:
         """Return what the critic sees of prepared observations."""
@@ -510,23 +499,15 @@ def gae(
 ) -> jax.Array:
     """Return generalized advantages (Schulman et al. 2016, equation 16). All arrays are `[T, N]`.
 
-    Args:
-        reward: the reward of step t.
-        value: the value of the observation before step t.
-        next_value: the value of the observation after step t, before any reset. It counts unless
-            `terminated`.
-        terminated: whether the process ended with step t.
-        done: whether the episode ended with step t, by termination or truncation.
-        gamma: the discount.
-        gae_lambda: the weight of longer returns.
+    `value` is that of the observation before step t, and `next_value` that of the observation after
+    it, before any reset, which counts unless `terminated`. A step is `done` by termination or
+    truncation.
     """
     delta = reward + gamma * jnp.where(terminated, 0, next_value) - value
     # An advantage doesn't reach beyond the end of its episode.
     decay = gamma * gae_lambda * jnp.where(done, 0, jnp.ones_like(value))
 
-    def back(
-        advantage: jax.Array, step: tuple[jax.Array, jax.Array]
-    ) -> tuple[jax.Array, jax.Array]:
+    def back(advantage: jax.Array, step: Any) -> tuple[jax.Array, jax.Array]:
         delta, decay = step
         advantage = delta + decay * advantage
         return advantage, advantage

@@ -14,12 +14,7 @@ from myriad.errors import InvalidArgumentError, shown
 
 
 def own_network(target: Any, spec: Any, num_outputs: int) -> "OfFlat | RecurrentOfFlat":
-    """Return a network of your own for the observations of a `NetworkSpec`.
-
-    Args:
-        target: what `module:Class` names.
-        spec: the `NetworkSpec` that names it.
-        num_outputs: the width of its output.
+    """Return a network of your own, `target`, for the observations of a `NetworkSpec`.
 
     Raises:
         InvalidArgumentError: it can't be built so.
@@ -64,8 +59,10 @@ class OfFlat:
             f"network must map float32 observations {['B', *self.obs_shape]} to floats "
             f"{['B', num_outputs]}".replace("'", "")
         )
+        obs = jnp.zeros((2, math.prod(self.obs_shape)), jnp.float32)
         try:
-            params, outputs = jax.eval_shape(self._init_and_apply, jax.random.key(0))
+            params = jax.eval_shape(self.init, jax.random.key(0), obs)
+            outputs: Any = jax.eval_shape(self.apply, params, obs)
         except Exception as error:
             says = f"{what}, but {name} raises {_in_one_line(error)}."
             raise InvalidArgumentError(says) from error
@@ -76,11 +73,6 @@ class OfFlat:
         if shape != (2, num_outputs) or not jnp.issubdtype(outputs.dtype, jnp.floating):
             given = shown(outputs) if shape is None else f"{outputs.dtype} {['B', *shape[1:]]}"
             raise InvalidArgumentError(f"{what}, but {name} returns {given}.".replace("'", ""))
-
-    def _init_and_apply(self, key: jax.Array) -> tuple[Any, Any]:
-        obs = jnp.zeros((2, math.prod(self.obs_shape)), jnp.float32)
-        params = self.init(key, obs)
-        return params, self.apply(params, obs)
 
     def _shaped(self, obs: jax.Array) -> jax.Array:
         return obs.reshape(obs.shape[0], *self.obs_shape)
