@@ -210,13 +210,9 @@ class ReplayActorCritic(ReplayLearner[State]):
     ) -> tuple[Any, dict[str, jax.Array]]:
         """Take the gradient steps of an update. Metrics are 0 before learning starts.
 
-        Args:
-            key: the key of the update.
-            state: the learner's state.
-            batch_state: the state of the environments.
-            noise_shape: the shape of the standard normal noise for a transition.
-            train_step: maps the state, rows and the number of the step to the next state and the
-                metrics. Rows are a batch, leaves `[B, ...]`, and its noise, `[B, *noise_shape]`.
+        `train_step` maps the state, rows and the number of the step to the next state and the
+        metrics. Rows are a batch, leaves `[B, ...]`, and its standard normal noise, `[B,
+        *noise_shape]`.
         """
         num_envs = flatten(batch_state.obs).shape[0]
         # One gather and one draw for all steps of the update.

@@ -56,15 +56,9 @@ def repeat_epochs(
 ) -> tuple[Any, dict[str, jax.Array]]:
     """Learn from the shuffled minibatches of a batch, several times.
 
-    Args:
-        train_step: maps the learned state and a minibatch to the next state and the metrics.
-        learned: the state before the first step.
-        key: the key of the shuffles.
-        num_epochs: passes over the batch, at least 1. It may be traced.
-        num_rows: rows of the batch.
-        minibatches: maps a permutation, int32 `[num_rows]`, to the minibatches as `train_step`
-            takes them, with leaves `[num_minibatches, ...]`.
-        metric_names: the names of its metrics, float32 scalars.
+    `minibatches` maps a permutation of the batch, int32 `[num_rows]`, to leaves `[num_minibatches,
+    ...]`. `train_step` maps the learned state and a minibatch to the next state and the metrics,
+    float32 scalars. `num_epochs`, at least 1, may be traced.
 
     Returns:
         the learned state, and the means of the metrics over all steps.
@@ -101,9 +95,8 @@ def gatherer(batch: Any, prepare: Callable[[jax.Array], jax.Array]) -> Callable[
     Its `obs` are prepared for the network. Narrow rows are prepared once for the whole batch. Wide
     rows are prepared in every gather, since a prepared copy of the batch would be large.
 
-    Args:
-        batch: a dataclass and pytree with leaves `[B, ...]`, of which `obs` is `[B, D]`.
-        prepare: maps rows of `obs` to float32 rows.
+    The batch is a dataclass and pytree with leaves `[B, ...]`, of which `obs` is `[B, D]`.
+    `prepare` maps rows of `obs` to float32 rows.
     """
     narrow = is_narrow(batch.obs)
     obs = prepare(batch.obs) if narrow else batch.obs[:, :0].astype(jnp.float32)
@@ -128,10 +121,8 @@ def shapes_for_many(num_envs: int, num_epochs: int, chosen: Mapping[str, Any]) -
     update as many gradient steps. If minibatches would grow too large to improve the gradient,
     there are fewer passes over the batch, with more minibatches in each.
 
-    Args:
-        num_envs: environments that it learns from.
-        num_epochs: passes over the batch, as long as minibatches are small enough.
-        chosen: the fields that are set already.
+    `num_epochs` are the passes over the batch as long as minibatches are small enough, and `chosen`
+    are the fields that are set already.
     """
     rollout_steps: Any = chosen.get("rollout_steps")
     if not is_integer(rollout_steps):  # If you gave an invalid value, it is refused later.
@@ -150,10 +141,8 @@ def shapes_for_many(num_envs: int, num_epochs: int, chosen: Mapping[str, Any]) -
 def mean_over_blocks(function: Callable[[Any], Any], rows: Any, num_parts: int = 1) -> Any:
     """Apply a `function` that is a mean over rows to blocks of rows, and average the results.
 
-    Args:
-        function: maps a pytree of rows to a pytree.
-        rows: a pytree with leaves `[B, ...]`.
-        num_parts: the least number of blocks, a divisor of `B`. Memory holds one block at a time.
+    Rows are a pytree with leaves `[B, ...]`. Memory holds one block at a time, and `num_parts`, a
+    divisor of `B`, is the least number of blocks.
     """
     num_rows = jax.tree.leaves(rows)[0].shape[0]
     size = block_size(num_rows // num_parts)

@@ -97,10 +97,7 @@ def preserve_outputs(
     The change of a deviation counts up to a factor of 2, and the change of a mean up to one
     deviation: a coordinate that never varied before played no part in what was learned.
 
-    Args:
-        layers: flax's parameters. The first layer, `Dense_0`, has `kernel`, `[D, H]`, and `bias`.
-        old: the moments by which its inputs were normalised.
-        new: the moments by which they will be normalised.
+    The layers are flax's parameters. The first, `Dense_0`, has `kernel`, `[D, H]`, and `bias`.
     """
     first = layers["Dense_0"]
     old_inverse = jax.lax.rsqrt(old.variance + _EPSILON)
@@ -155,14 +152,8 @@ def discounted_return(
     (2020), "Implementation matters in deep policy gradients", describe it. Values of the scaled
     rewards then stay of order 1.
 
-    Args:
-        previous: `R_(t-1)`, or 0 where an episode begins, `[N]`.
-        reward: `r_t`, `[N]`.
-        done: whether step t ended the episode, `[N]`.
-        discount: the discount per step.
-
-    Returns:
-        `R_t`, and `previous` for the next step.
+    `previous` is `R_(t-1)`, or 0 where an episode begins, `[N]`. Return `R_t`, and `previous` for
+    the next step.
     """
     running = discount * previous + reward
     return running, jnp.where(done, 0, running)

@@ -175,11 +175,10 @@ class PQN(RolloutLearner[PQNState]):
         def choose(keys: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
             return self._choose(state, keys, self._values(state, flatten(obs)))
 
-        key = jax.random.fold_in(key, _COLLECT)
-
         def value_of(obs: jax.Array) -> jax.Array:
             return self._network.best_value(self._values(state, obs))
 
+        key = jax.random.fold_in(key, _COLLECT)
         return self.rollout(key, state, batch_state, envs, choose, value_of)
 
     def learn(
@@ -322,14 +321,8 @@ def lambda_returns(
 ) -> jax.Array:
     """Return the targets of Gallici et al. (2024), equation 5. All arrays are `[T, N]`.
 
-    Args:
-        reward: the reward of step t.
-        next_value: the best value of the observation after step t, before any reset. It counts
-            unless `terminated`.
-        terminated: whether the process ended with step t.
-        done: whether the episode ended with step t, by termination or truncation.
-        gamma: the discount.
-        td_lambda: the weight of longer returns.
+    `next_value` is the best value of the observation after step t, before any reset. It counts
+    unless `terminated`.
     """
 
     def back(later: jax.Array, step: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:

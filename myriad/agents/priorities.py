@@ -44,12 +44,9 @@ class Priorities:
     ) -> "Priorities":
         """Return the priorities after the agent learned from transitions.
 
-        Args:
-            slots: the slots of the transitions, int32, of any shape. If a slot occurs twice, the
-                larger error counts.
-            errors: their temporal-difference errors, float32.
-            alpha: the exponent.
-            counts: whether the agent learned from them, boolean scalar. If not, nothing changes.
+        `slots`, int32 of any shape, are the transitions', and `errors`, float32, their temporal-
+        difference errors to the power of `alpha`. If a slot occurs twice, the larger error counts.
+        Without `counts`, a boolean scalar, nothing changes.
         """
         old = self.sums[slots + self.sums.shape[0] // 2]
         # Select among values and not among whole trees, which would copy the tree.
@@ -97,12 +94,9 @@ def importance_weights(
 ) -> jax.Array:
     """Return the weights that correct for sampling by priority, `[G, B]`, at most 1 in a batch.
 
-    Args:
-        probability: the probability of each sampled transition, `[G, B]`.
-        size: how many transitions there are to sample from, int32 scalar.
-        beta: 1 corrects fully, 0 not at all.
-        counts: which transitions are learned from, boolean `[G, B]`. The others are seldom sampled,
-            so their weight would be the largest.
+    `probability`, `[G, B]`, is of each sampled transition, of `size` to sample from. A `beta` of 1
+    corrects fully, and 0 not at all. `counts`, boolean `[G, B]`, says which transitions are learned
+    from. The others are seldom sampled, so their weight would be the largest.
     """
     weight = jnp.where(counts, (jnp.maximum(size, 1) * probability) ** -beta, 0)
     largest = jnp.max(weight, axis=-1, keepdims=True)

@@ -39,13 +39,9 @@ def has_memory(name: str) -> bool:
 
 
 def network_defaults(kind: type, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the hyperparameters that a learner has by default with the chosen networks.
+    """Return the hyperparameters that a class of learners has by default with the chosen networks.
 
     They are those of its `network`, but a `critic_network` brings its own `critic_hidden_sizes`.
-
-    Args:
-        kind: the learner's class.
-        overrides: the hyperparameters that you chose.
     """
     known = {field.name: field.default for field in dataclasses.fields(kind)}
     critic = overrides.get("critic_network")

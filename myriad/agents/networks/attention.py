@@ -93,11 +93,7 @@ def patches(cells: jax.Array, patch: int) -> jax.Array:
 def attend(implementation: str, query: jax.Array, key: jax.Array, value: jax.Array) -> jax.Array:
     """Return softmax(query key / sqrt(K)) value, `[B, T, H, K]`, for `T` queries and `H` heads.
 
-    Args:
-        implementation: a name in `IMPLEMENTATIONS`.
-        query: `[B, T, H, K]`.
-        key: `[B, S, H, K]`.
-        value: `[B, S, H, K]`.
+    The query is `[B, T, H, K]`, and key and value are `[B, S, H, K]`.
     """
     if implementation != "reference":
         of_jax: Any = implementation
@@ -109,10 +105,6 @@ def attend(implementation: str, query: jax.Array, key: jax.Array, value: jax.Arr
 
 def choose_attention(name: str, precision: Precision) -> tuple[str, str]:
     """Return the implementation that a setting means on this device, and the reason.
-
-    Args:
-        name: "auto" or one of `IMPLEMENTATIONS`.
-        precision: the network's dtypes.
 
     Raises:
         UnknownNameError: there is no such implementation.
