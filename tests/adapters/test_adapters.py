@@ -1,9 +1,7 @@
 """Adapters change shapes and names, never results, step for step, and other libraries train."""
 
-import pickle  # noqa: TID251  (a user may)
 import re
 import sys
-from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from unittest import mock
@@ -29,7 +27,7 @@ from myriad.adapters import (
 )
 from myriad.adapters.gymnasium import gymnasium_space
 from myriad.envs.cartpole import CartPoleState
-from myriad.errors import InvalidArgumentError, MyriadError
+from myriad.errors import MyriadError
 from myriad.spaces import Box
 from tests.adapters.rollouts import SHORT, assert_rolls_out_and_compiles_once
 from tests.bits import assert_close
@@ -170,14 +168,6 @@ def test_the_vector_environment_equals_gymnasiums_own_over_single_ones(name, mod
 BLIND = make_env("gymnax:CartPole-v1")
 
 
-def test_an_environment_without_a_picture_renders_none_and_says_so():
-    adapted = to_gymnasium(BLIND)
-    assert adapted.metadata["render_modes"] == []
-    adapted.reset(seed=0)
-    with pytest.warns(UserWarning, match="render_mode='rgb_array'"):
-        assert adapted.render() is None
-
-
 def reset_by(env, **options):
     env.reset(options=options)
 
@@ -244,16 +234,6 @@ INSTALL = r"needs {}.*pip install 'myriad-rl\[{}\]'".format
 def test_a_wrong_call_is_named(call, named):
     with pytest.raises(MyriadError, match=named):
         call(make_env("cartpole-control", max_steps=1))
-
-
-@pytest.mark.parametrize("adapt", [to_gymnasium, partial(to_gymnasium_vector, num_envs=2)])
-def test_a_copy_of_a_running_environment_starts_afresh_and_alike(adapt):
-    env = adapt(make_env("cartpole-control"))
-    first, _ = env.reset(seed=3)
-    for copy in (pickle.loads(pickle.dumps(env)), deepcopy(env)):  # noqa: S301
-        with pytest.raises(InvalidArgumentError, match="call reset first"):
-            copy.step(env.action_space.sample())
-        np.testing.assert_array_equal(copy.reset(seed=3)[0], first)
 
 
 @pytest.mark.slow
@@ -351,16 +331,6 @@ def test_the_time_limit_of_a_gymnax_environment_truncates():
     assert not trajectory.terminated.any()
 
 
-def test_gymnax_0_0_x_has_terminations_only(monkeypatch):
-    env = from_gymnax("MountainCar-v0")
-    # What the older class lacks. A real 0.0.9 conflicts with the version that is installed here.
-    monkeypatch.setattr(env.env, "is_truncated", None, raising=False)
-    key, params = make_key(0), env.default_params
-    state = env.reset(key, params)[1]
-    _, _, _, terminated, truncated, _ = env.step(key, state, jnp.int32(0), params)
-    assert (terminated, truncated) == (False, False)
-
-
 # --- trained by others ----------------------------------------------------------------------------
 
 
@@ -428,17 +398,3 @@ def test_the_vec_env_equals_stable_baselines3s_own_over_single_environments(name
                 np.testing.assert_allclose(info[key], other[key], rtol=1e-6, atol=1e-6)
         ends += dones.sum()
     assert ends > 0
-
-
-@warns
-def test_the_vec_env_names_its_environment_and_refuses_to_change_it():
-    pytest.importorskip("stable_baselines3")
-    env = make_env("cartpole-control")
-    envs = to_sb3(env, 2, render_mode="rgb_array")
-    assert envs.get_attr("default_params", indices=1) == [env.default_params]
-    assert not any(envs.env_is_wrapped(object))
-    with pytest.raises(NotImplementedError, match="other fields to make_env"):
-        envs.set_attr("default_params", None)
-    envs.reset()
-    assert envs.render().shape[2:] == (3,)
-    envs.close()

@@ -181,14 +181,6 @@ def test_random_moves_of_jumanji_obey_its_masks_beside_an_observation_of_many_pa
 
 
 @pytest.mark.slow
-def test_a_team_of_jumanji_shares_the_sum_of_its_rewards():
-    required("jumanji:")
-    env = make_env("jumanji:Connector-v3")
-    *_, results = next(steps_of(env, 1))
-    assert results[2].shape == ()
-
-
-@pytest.mark.slow
 def test_pgx_ends_a_game_after_an_illegal_move_and_refuses_two_players():
     required("pgx:")
     env = make_env("pgx:2048")
@@ -221,14 +213,6 @@ def test_the_time_limit_of_xland_truncates_and_its_fields_change_the_observation
     assert env.observation_space(None).shape == (5, 5, 2)
     ends = [(bool(r[3]), bool(r[4])) for *_, r in steps_of(env, 7)]
     assert ends == [(False, False)] * 6 + [(False, True)]
-
-
-@pytest.mark.slow
-def test_the_time_limit_of_craftax_terminates_as_in_craftax():
-    required("craftax:")
-    env = make_env("craftax:Craftax-Classic-Symbolic-v1", max_timesteps=7)
-    assert env.default_params.max_timesteps == 7
-    assert [bool(r[3]) for *_, r in steps_of(env, 8)][-1]
 
 
 @pytest.mark.slow

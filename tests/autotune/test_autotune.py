@@ -1,6 +1,5 @@
 """The autotuner's answer is for the program that runs, has evidence, is kept, and fits."""
 
-import dataclasses
 import json
 import re
 import sys
@@ -8,7 +7,7 @@ import sys
 import pytest
 
 from myriad import create_config
-from myriad.autotune import ProfileCache, autotune, suggest_scan_chunk_size, tuner
+from myriad.autotune import ProfileCache, suggest_scan_chunk_size, tuner
 from myriad.autotune.search import CANDIDATES, choose
 from myriad.cli import main
 from myriad.cli.arguments import parse
@@ -80,19 +79,6 @@ def test_the_answer_is_one_of_the_candidates_with_its_evidence(known, tuned):
     assert entry["optimal_chunk_size"] == known
     assert entry["throughput_low"] <= entry["throughput_steps_per_s"] <= entry["throughput_high"]
     assert tuned[2].count("jit(run)") == 1  # every candidate runs the same program
-
-
-@pytest.mark.slow
-def test_a_chunk_that_the_user_has_is_a_candidate_and_nothing_else_of_the_configuration_changes():
-    config = create_config("cartpole-control", "pid", 4, 10_000, scan_chunk_size=48)
-    result = autotune(config, verbose=False, seconds=0)
-    # Evaluations come every 500 steps: 512 and 1,024 would be cut off there, as the default is.
-    kept = {chunk for chunk in CANDIDATES if chunk <= 500}
-    assert {*kept, 48, 500} == {candidate.chunk_size for candidate in result.candidates}
-    assert result.config == dataclasses.replace(
-        config, scan_chunk_size=result.config.scan_chunk_size
-    )
-    assert f"{result.scan_chunk_size:,}" in str(result)
 
 
 @pytest.mark.slow

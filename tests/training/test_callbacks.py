@@ -121,19 +121,6 @@ def test_a_run_that_is_ended_at_its_start_has_one_evaluation(tmp_path):
     assert [name for name, *_ in events.events] == ["start", "end"]
 
 
-@pytest.mark.slow
-def test_a_callback_that_fails_at_the_start_leaves_no_folder(tmp_path):
-    class Refuses(Callback):
-        def on_start(self, run):
-            raise ZeroDivisionError
-
-    events = Events()
-    with pytest.raises(ZeroDivisionError):
-        train(tmp_path / "run", events, Refuses())
-    assert [name for name, *_ in events.events] == ["start", "end"]
-    assert not (tmp_path / "run").exists()
-
-
 SCHEDULE = {0: 3, 8: 20.1, 24: 9.8}
 
 

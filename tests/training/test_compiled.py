@@ -4,9 +4,7 @@ import json
 import re
 import resource
 
-import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from myriad import create_config, evaluate, load_agent, train_and_evaluate
@@ -88,18 +86,6 @@ def test_what_fits_as_a_state_only_is_refused_and_the_number_named_is_taken(room
     fewer = number(said, "episodes")
     assert 0 < fewer < 2_000_000
     assert evaluate(config, None, fewer).shape == (fewer,)
-
-
-@pytest.mark.slow
-def test_an_evaluation_inside_a_program_of_yours_still_works():
-    config = config_of("ppo", rollout_steps=4, num_envs=8, **{"agent.hidden_sizes": (8,)})
-    loop = CompiledTraining(config).loop
-    agents = jax.jit(jax.vmap(lambda key: loop.init(key).agent))(
-        jax.random.split(jax.random.key(0), 2)
-    )
-    returns = jax.vmap(lambda agent: evaluate(config, agent, 3))(agents)
-    first = evaluate(config, jax.tree.map(lambda leaf: leaf[0], agents), 3)
-    np.testing.assert_allclose(returns[0], first)
 
 
 def test_memory_that_runs_out_in_spite_of_the_prediction_is_a_sentence():

@@ -61,12 +61,6 @@ def test_any_configuration_survives_toml(agent, seed, num_envs, target, max_spee
     assert read.given.keys() == config.fields().keys()
 
 
-def test_what_a_file_has_no_word_for_survives_toml():
-    config = create_config("cartpole", "ppo", **{"agent.anneal_updates": None})
-    assert create_config("cartpole", "ppo", **{"agent.anneal_updates": "none"}) == config
-    assert TrainingConfig.from_toml(config.to_toml()).learner.anneal_updates is None
-
-
 def test_steps_are_rounded_up_to_whole_updates_of_all_environments():
     options = {"steps_per_env": 100, "eval_frequency": 33, "scan_chunk_size": 1}
     config = create_config("cartpole", "ppo", rollout_steps=32, **options)

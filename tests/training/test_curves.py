@@ -70,18 +70,6 @@ def test_a_setting_makes_a_curve_of_its_own_and_an_environment_a_panel(tmp_path)
     assert len(lines(plot_runs(folders[::2]).axes[0])) == 2
 
 
-def test_the_mean_ends_where_a_seed_ends_and_a_seed_counts_once(tmp_path):
-    stopped, whole = run(tmp_path / "a", [4, 6], seed=1), run(tmp_path / "b", [2, 4, 8])
-    with (stopped / "metrics.jsonl").open("a") as file:
-        file.write('{"steps": 300, "eval_re')  # It still trains.
-    (axes,) = plot_runs([stopped, whole]).axes
-    np.testing.assert_allclose(lines(axes)["ppo (2 seeds)"].get_xydata(), [[100, 3], [200, 5]])
-    assert not axes.collections  # no band of two
-    with pytest.warns(UserWarning, match="the seed 1 and the same settings"):
-        figure = plot_runs([stopped, run(tmp_path / "c", [5, 6, 7], seed=1)])
-    assert list(lines(figure.axes[0])["ppo (1 seed)"].get_ydata()) == [5, 6, 7]
-
-
 @pytest.mark.parametrize("ending", ["png", "svg"])
 def test_the_command_writes_a_picture_once_and_the_same_each_time(ending, tmp_path, capsys):
     command = ["plot", str(run(tmp_path / "a", [1, 2])), "--output", str(tmp_path / f"a.{ending}")]

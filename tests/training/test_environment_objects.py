@@ -7,12 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from myriad import Rollout, create_config, evaluate, load_agent, make_agent, make_env, resume
+from myriad import create_config, evaluate, load_agent, make_env, resume
 from myriad import train_and_evaluate as train
 from myriad.agents import make_learner
 from myriad.agents.controller import trained
-from myriad.autotune import autotune
-from myriad.autotune.cache import ProfileCache
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.spaces import Box, Discrete
@@ -104,13 +102,6 @@ def test_the_scalars_of_an_episode_that_was_cut_off_are_its_last():
     np.testing.assert_array_equal(infos["time"], lengths)
 
 
-def test_the_autotuner_times_an_object(tmp_path):
-    config, cache = create_config(Walk(2.0), "ppo", **SIZES), ProfileCache(tmp_path / "times.json")
-    first, again = (autotune(config, seconds=0.5, verbose=False, cache=cache) for _ in range(2))
-    assert (first.from_cache, again.from_cache) == (False, True)
-    assert first.scan_chunk_size == again.scan_chunk_size
-
-
 @pytest.mark.parametrize(
     "obs", [{"position": np.zeros(4)}, np.zeros(()), np.zeros(1), np.zeros((1, 4))]
 )
@@ -119,12 +110,3 @@ def test_a_trained_agent_refuses_another_observation(obs):
     agent = trained(learner, learner.init(jax.random.key(0), 4), env)
     with pytest.raises(InvalidArgumentError, match=r"^obs .* of shape \(4,\), .* got "):
         agent.act(jax.random.key(0), obs)
-
-
-def test_leaves_without_elements_go_around_the_devices(tmp_path):
-    env = Walk(2.0)
-    rollout = Rollout(env, make_agent("random", env), 64, scan_chunk_size=4, num_devices=2)
-    assert rollout.summary(rollout.run(rollout.init(0), 4)).num_steps == 256
-    config = create_config(env, "ppo", **SIZES, num_devices=2)
-    results = train(config, tmp_path / "run", quiet=True)
-    assert all(leaf.size for leaf in jax.tree.leaves(results.agent_state))

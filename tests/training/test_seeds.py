@@ -11,8 +11,6 @@ from scipy import stats
 from myriad import evaluate, load_agent, resume
 from myriad import train_and_evaluate as train
 from myriad.cli import main
-from myriad.engine import memory
-from myriad.engine.memory import most_bytes
 from myriad.engine.random import make_key
 from myriad.errors import DivergedError, InvalidArgumentError
 from myriad.training.callbacks import Run
@@ -103,19 +101,6 @@ def test_the_command_prints_a_row_for_each_seed_and_their_mean(tmp_path, capsys)
     assert f"return {mean:.4g} " in capsys.readouterr().out
     assert main(["evaluate", str(folder)]) == 2
     assert re.match(r"--train-seed must .*\[-1, 0\]", capsys.readouterr().err)
-
-
-@pytest.mark.slow
-def test_seeds_that_do_not_fit_are_refused_with_a_number_that_does(tmp_path, monkeypatch):
-    config = small_config(num_envs=1024)
-    population = Population(config, 16)
-    population.compile()
-    room = most_bytes(population.stated_bytes() * 10 // 16)
-    monkeypatch.setattr(memory, "host_memory", lambda: (room, room))
-    says = r"16 seeds need .* at most about 9 seeds fit"
-    with pytest.raises(InvalidArgumentError, match=says):
-        train(config, tmp_path / "run", seeds=range(16))
-    assert not (tmp_path / "run").exists()
 
 
 RATE = "agent.learning_rate"

@@ -15,7 +15,7 @@ import pytest
 from myriad import distributed
 from myriad.cli import main
 from myriad.distributed import interrupt_noted
-from myriad.training.run_folder import RunFolder, rows_of
+from myriad.training.run_folder import RunFolder
 from tests.child_processes import run, until
 
 LONG = ["train", "--env", "cartpole", "--agent", "pid", "--num-envs", "2"]
@@ -87,35 +87,6 @@ def test_an_output_that_nobody_takes_is_no_traceback(output, code, sentence):
     assert run("bash", "-c", command, sys.executable, code=code).stderr == sentence
 
 
-# Else the next files would get the numbers of standard output and error, and what is written there.
-CLOSED = """
-import os, sys
-from myriad.cli import main
-code = main(sys.argv[1:])
-os.fstat(1), os.fstat(2)
-sys.exit(code)
-"""
-
-
-@pytest.mark.slow
-def test_a_training_needs_no_standard_outputs_and_opens_them(tmp_path):
-    words = ["train", "--env=cartpole", "--agent=pid", "--num-envs=2", "--steps-per-env=64"]
-    words += ["--eval-rollouts=2", f"--run-folder={tmp_path / 'run'}"]
-    run("bash", "-c", '"$0" -c "$@" >&- 2>&-', sys.executable, CLOSED, *words)
-    assert rows_of((tmp_path / "run" / "metrics.jsonl").read_text())
-
-
-def test_a_file_that_fails_is_named_and_not_taken_for_standard_output(
-    tmp_path, monkeypatch, capsys
-):
-    def fail(*_):
-        (tmp_path / "gone").read_text()
-
-    monkeypatch.setattr("myriad.cli.lists.Envs.run", fail)
-    assert main(["envs"]) == 2
-    assert capsys.readouterr().err.startswith(f"{tmp_path / 'gone'} can't be used: ")
-
-
 def test_a_command_inside_another_program_leaves_its_signals_alone(monkeypatch):
     def interrupt(*_):
         os.kill(os.getpid(), signal.SIGINT)
@@ -148,12 +119,3 @@ def test_a_later_interrupt_is_raised_and_a_sigterm_that_a_program_handles_stays_
 def test_a_thread_may_train_without_handling_signals():
     with ThreadPoolExecutor() as pool:
         assert not pool.submit(lambda: interrupt_noted().__enter__().is_set()).result()
-
-
-@pytest.mark.slow
-def test_a_script_for_tab_has_commands_and_options(tmp_path):
-    script = tmp_path / "myriad"
-    with pytest.raises(SystemExit) as end:
-        main(["--tyro-write-completion", "bash", str(script)])
-    assert not end.value.code
-    assert all(word in script.read_text() for word in ("evaluate", "--agent", "--eval-frequency"))

@@ -3,8 +3,6 @@
 import dataclasses
 import itertools
 import json
-import time
-import types
 import warnings
 
 import jax
@@ -17,8 +15,6 @@ from myriad.agents import list_agents, make_learner
 from myriad.engine.random import make_key
 from myriad.envs import list_envs
 from myriad.errors import InvalidArgumentError, ShortTrainingWarning
-from myriad.training import trainer
-from myriad.training.compiled import CompiledTraining
 from myriad.training.evaluation import Evaluation
 from myriad.training.loop import LearningLoop
 from myriad.training.trainer import warn_if_short
@@ -37,41 +33,6 @@ def test_a_training_is_the_same_bits_for_another_chunk_and_compiles_before_it_ru
     # Making a key compiles as well in a worker whose last module dropped its programs.
     programs = ["jit(_evaluate)", "jit(init)", "jit(run)"]
     assert sorted(name for name in compilations if name in programs) == programs
-
-
-@pytest.mark.parametrize(
-    ("fields", "sizes"),
-    [
-        # The device works on a call while the host reads the report of the one before, so a size
-        # is that of the call before last. An update takes 0.1 s.
-        ({"eval_frequency": 2048, "steps_per_env": 2048}, [1, 1, 2, 4, 8, 10, 10]),
-        # Learning begins with the ninth update.
-        ({"agent": "dqn", "agent.learning_starts": 36, "steps_per_env": 64}, [1, 1, 2, 4, 1, 1, 2]),
-        ({"seeds": [1, 2]}, [1, 1, 2, 4]),
-        ({"scan_chunk_size": 40}, [5, 3, 5, 3]),
-    ],
-)
-def test_a_call_takes_about_a_second_unless_a_chunk_is_given(fields, sizes, tmp_path, monkeypatch):
-    called, now = [], 0.0
-    run_window = CompiledTraining.run_window
-
-    def noted(self, state, done, boundary, on_report, *args):
-        last = done
-
-        def reported(report, update):
-            nonlocal last, now
-            called.append(update - last)
-            now += 0.1 * called[-1]
-            last = update
-            on_report(report, update)
-
-        return run_window(self, state, done, boundary, reported, *args)
-
-    monkeypatch.setattr(CompiledTraining, "run_window", noted)
-    clock = types.SimpleNamespace(perf_counter=lambda: now, monotonic=time.monotonic)
-    monkeypatch.setattr(trainer, "time", clock)
-    train_and_evaluate(small_config(**fields), tmp_path / "run", quiet=True)
-    assert called[: len(sizes)] == sizes
 
 
 @pytest.mark.slow
@@ -174,10 +135,3 @@ def test_every_agent_acts_in_every_environment_or_says_why_not(env, agent):
         state = jax.eval_shape(loop.init, key)
         jax.eval_shape(loop.run, state, jnp.int32(1), jnp.bool_(1))
         jax.eval_shape(evaluation.returns, state.agent, key)
-
-
-def test_only_large_minibatches_are_shared():
-    env = make_env("cartpole")
-    small, large = (make_learner("ppo", env, rollout_steps=steps) for steps in (64, 128))
-    assert small.default_num_devices(16, 2) == 1
-    assert large.default_num_devices(1024, 2) == 2

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from optuna.trial import TrialState
 
-from myriad.tuning import objective
 from myriad.tuning.confirmation import train_again
 from myriad.tuning.objective import NUM_EPISODES, Programs, boundaries
 from myriad.tuning.space import SearchSpace
@@ -70,25 +69,6 @@ def test_trials_of_one_shape_share_a_program_and_those_that_are_pruned_make_room
         for trial in done
         for other in pruned
     )
-
-
-@pytest.mark.slow
-def test_a_program_that_crashes_fails_the_trials_in_it_and_no_others(tmp_path, monkeypatch):
-    advance = objective._Slots._advance
-
-    def crash(slots):
-        if any(training.fields["agent.gamma"] == 0.95 for training in slots._slots):
-            raise RuntimeError("the environment divides by zero")
-        return advance(slots)
-
-    monkeypatch.setattr(objective._Slots, "_advance", crash)
-    settings, space = campaign(tmp_path, n_trials=5, pruner="none")
-    known = [GOOD | {"agent.gamma": gamma} for gamma in (0.91, 0.95, 0.93, 0.94, 0.96)]
-    trials, _ = run_all(settings, space.with_known(known))
-    *together, last = [trial.state.name for trial in trials]
-    assert "COMPLETE" not in together[:2]
-    assert last == "COMPLETE"
-    assert trials[1].user_attrs["failure"] == "RuntimeError: the environment divides by zero"
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 import multiprocessing
 import sqlite3
 import subprocess
@@ -123,18 +122,6 @@ def test_the_best_of_another_study_is_tried_once_in_one_that_exists_or_not(stora
         trials = trials_of(storage, name)
         assert [trial.params for trial in trials].count(found.params) == 1
         assert states(trials) == ["COMPLETE"] * len(trials)
-
-
-def test_of_the_best_of_another_space_what_fits_is_tried(tmp_path):
-    file = tmp_path / "best.json"
-    file.write_text(json.dumps({"best": {"params": {"x": 0.1, "y": 7.0}}}))
-    warm = settings(None, warm_start=(str(file),))
-    with study_of(warm) as study:
-        queued = [trial.system_attrs["fixed_params"] for trial in study.get_trials()]
-        assert queued == [MIDDLE, {"x": 0.1}]
-    file.write_text(json.dumps({"best": {"params": {"z": 0.1}}}))
-    with pytest.raises(InvalidArgumentError, match="can be drawn from bowl"):
-        open_study(warm, bowl())
 
 
 def silence(storage: str) -> None:
@@ -273,11 +260,6 @@ def test_nothing_is_written_to_a_file_that_is_not_optunas(tmp_path, name, conten
     with pytest.raises(InvalidArgumentError, match=rf"{name}.*is not "):
         open_storage(storage)
     assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {name: before}
-
-
-def test_a_plain_name_with_a_percent_sign_is_that_file(tmp_path):
-    disconnect(open_storage(f"{tmp_path}/%61.db"))
-    assert [each.name for each in tmp_path.iterdir()] == ["%61.db"]
 
 
 @pytest.mark.parametrize("name", ["studies.db", "studies.journal"])
