@@ -133,21 +133,6 @@ def test_brax_steps_are_its_own_and_its_time_limit_truncates():
         assert bool(truncated) == (index == 6 and not terminated)
 
 
-@pytest.mark.slow
-def test_arguments_of_a_brax_class_are_fields_and_a_wrong_value_is_refused():
-    required("brax:")
-    env = make_env("brax:hopper", reset_noise_scale=0.0, backend="spring")
-    one, other = (env.reset(make_key(seed), None)[0] for seed in (0, 1))
-    assert jnp.array_equal(one, other)
-    for changes, sentence in (
-        ({"backend": "warp"}, "brax can't build 'hopper' as configured: .*backend"),
-        ({"episode_length": 0}, "episode_length must be an integer from 1 to"),
-        ({"reset_noise_scale": "much"}, "reset_noise_scale is refused: .* number"),
-    ):
-        with pytest.raises(InvalidArgumentError, match=sentence):
-            make_env("brax:hopper", **changes)
-
-
 # --- the other libraries --------------------------------------------------------------------------
 
 
@@ -215,7 +200,7 @@ def test_the_time_limit_of_xland_truncates_and_its_fields_change_the_observation
     assert ends == [(False, False)] * 6 + [(False, True)]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_script_prints_a_row_for_each_name_and_skips_what_is_missing(tmp_path):
     required("gymnax:")
     missing = [

@@ -15,9 +15,7 @@ from myriad import make_env, make_key
 from myriad.agents import minibatches
 from myriad.agents.gradients import annealed
 from myriad.agents.minibatches import (
-    BLOCK_ROWS,
     draw_permutation,
-    map_over_blocks,
     mean_over_blocks,
 )
 from myriad.agents.policies import CategoricalPolicy, GaussianPolicy, TanhGaussianPolicy
@@ -179,18 +177,6 @@ def test_permutations_hold_every_index_once_and_leave_no_order(size):
     # Of 2**26 rows a single word would leave six random bits: rows in 64 runs, each in order.
     ascents = np.count_nonzero(np.diff(drawn[0]) > 0)
     assert size < 100 or abs(ascents - size / 2) < 5 * math.sqrt(size / 12)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("num_rows", [2 * BLOCK_ROWS, 3 * 521])
-def test_blocks_change_nothing_but_the_memory(num_rows):
-    rows = jax.random.normal(jax.random.key(0), (num_rows, 3))
-    np.testing.assert_allclose(
-        mean_over_blocks(lambda block: block.mean(0), rows), rows.mean(0), atol=1e-6
-    )
-    np.testing.assert_array_equal(
-        map_over_blocks(lambda block: block[:, 0] * 2, rows), rows[:, 0] * 2
-    )
 
 
 def test_parts_take_a_sixteenth_of_the_memory(monkeypatch):

@@ -52,7 +52,6 @@ PRIORITIES = {"priority_alpha": 0.6, "n_step": 3, "layer_norm": True}
         ("dqn", "cartpole-control", {"compute_dtype": "float16"} | PRIORITIES),
         ("ppo", "snake", HALF | {"network": "cnn"}),
         ("dqn", "snake", NARROW | {"network": "attention"}),
-        ("dqn", "snake", HALF | {"network": "attention"}),
     ],
 )
 def test_parameters_have_their_dtype_and_the_optimiser_has_float32(agent, env, options):

@@ -159,12 +159,6 @@ def test_a_critic_without_a_memory_values_what_it_sees_alone():
     assert not jax.tree.leaves(memory["critic"])
 
 
-def test_minibatches_are_whole_environments():
-    for num_envs in (12, 1000):
-        config = create_config("cartpole", "ppo", num_envs, **{"agent.network": "gru"})
-        assert num_envs % config.learner.num_minibatches == 0
-
-
 @pytest.mark.slow
 def test_loss_and_targets_are_those_of_an_unroll_in_numpy_which_resets_at_episode_ends():
     options = {"layer_norm": False, "normalize_rewards": False}

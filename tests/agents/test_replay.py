@@ -52,7 +52,7 @@ def write_rows(ring, num_rows):
         yield state, plain
 
 
-@pytest.mark.parametrize(("capacity", "num_envs"), [(12, 4), (10, 4), (7, 1), (4, 10), (1, 3)])
+@pytest.mark.parametrize(("capacity", "num_envs"), [(12, 4), (10, 4), (4, 10)])
 @pytest.mark.parametrize("memory", ["device", "host"])
 def test_samples_are_uniform_over_what_a_plain_ring_holds(capacity, num_envs, memory):
     ring = ReplayRing(capacity, num_envs, memory)
@@ -214,7 +214,7 @@ def life_of(learner):
 @pytest.mark.parametrize(
     ("agent", "steps", "bootstrap_truncated"),
     # TD3 collects as SAC does.
-    [("dqn", 3, True), ("dqn", 1, False), ("dqn", 3, False), ("sac", 1, True)],
+    [("dqn", 3, True), ("dqn", 3, False), ("sac", 1, True)],
 )
 @pytest.mark.parametrize("is_kept_once", [False, True])
 def test_the_buffer_holds_the_n_step_experience_that_was_lived(
@@ -312,7 +312,7 @@ def test_new_transitions_begin_with_the_largest_priority(num_envs, num_updates, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_updates", [6, 9, 40])  # 96 slots are 12 rows of 8 environments
+@pytest.mark.parametrize("num_updates", [6, 40])  # 96 slots are 12 rows of 8 environments
 def test_a_transition_has_a_priority_once_its_next_observation_is_there(num_updates, monkeypatch):
     monkeypatch.setattr(replay, "_KEPT_ONCE", 0)
     leaves, _ = leaves_after(8, num_updates)

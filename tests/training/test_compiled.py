@@ -103,13 +103,17 @@ def test_what_ulimit_leaves_is_what_there_is():
     script = """
 import json, resource, sys
 from myriad.host import host_memory
-kind, limit = map(int, sys.argv[1:])
-resource.setrlimit(kind, (limit, limit))
-print(json.dumps(host_memory()))
+found, (limit, *kinds) = [], map(int, sys.argv[1:])
+for kind in kinds:
+    before = resource.getrlimit(kind)
+    resource.setrlimit(kind, (limit, before[1]))
+    found.append(host_memory())
+    resource.setrlimit(kind, before)
+print(json.dumps(found))
 """
 
-    for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
-        total, left = json.loads(python("-c", script, kind, 400 * MIB).stdout)
+    kinds = resource.RLIMIT_AS, resource.RLIMIT_DATA
+    for total, left in json.loads(python("-c", script, 400 * MIB, *kinds).stdout):
         assert total > 500 * MIB  # the machine stays the machine
         assert 300 * MIB < left < 400 * MIB
 
@@ -138,13 +142,12 @@ def test_programs_are_kept_for_the_next_training_of_any_seed_and_gravity(tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mode", "compiled"), [("aot", 3), ("cached", 0)])
-def test_only_the_default_compiles_before_the_first_step(mode, compiled):
-    training = CompiledTraining(create_config("cartpole", "ppo", **SIZES, compile_mode=mode))
+def test_a_training_may_compile_when_it_first_steps():
+    training = CompiledTraining(create_config("cartpole", "ppo", **SIZES, compile_mode="cached"))
     with count_compilations() as compilations:
         training.compile()
     ours = ("jit(init)", "jit(run)", "jit(_evaluate)")
-    assert sum(name in ours for name in compilations) == compiled
+    assert not {*ours} & {*compilations}
 
 
 @pytest.mark.slow

@@ -102,9 +102,7 @@ def test_the_scalars_of_an_episode_that_was_cut_off_are_its_last():
     np.testing.assert_array_equal(infos["time"], lengths)
 
 
-@pytest.mark.parametrize(
-    "obs", [{"position": np.zeros(4)}, np.zeros(()), np.zeros(1), np.zeros((1, 4))]
-)
+@pytest.mark.parametrize("obs", [{"position": np.zeros(4)}, np.zeros((1, 4))])
 def test_a_trained_agent_refuses_another_observation(obs):
     learner = make_learner("ppo", env := make_env("cartpole"), 4, hidden_sizes=(8,))
     agent = trained(learner, learner.init(jax.random.key(0), 4), env)

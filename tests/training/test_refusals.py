@@ -36,7 +36,6 @@ def named(name):
     [
         (train(log_to=["tensorbord"]), "unknown tracker 'tensorbord'; did you mean 'tensorboard'"),
         (train(callbacks=[Callback]), "^callbacks is refused: "),
-        (train(callbacks=[Callback(), print]), "^callbacks is refused: "),
         (lambda run: resume(run, callbacks=5), "^callbacks is refused: "),
         *[
             (train(seeds=seeds), r"seeds must be a list of 1 to 100,000")

@@ -11,6 +11,8 @@ from scipy import stats
 from myriad import evaluate, load_agent, resume
 from myriad import train_and_evaluate as train
 from myriad.cli import main
+from myriad.engine import memory
+from myriad.engine.memory import most_bytes
 from myriad.engine.random import make_key
 from myriad.errors import DivergedError, InvalidArgumentError
 from myriad.training.callbacks import Run
@@ -101,6 +103,19 @@ def test_the_command_prints_a_row_for_each_seed_and_their_mean(tmp_path, capsys)
     assert f"return {mean:.4g} " in capsys.readouterr().out
     assert main(["evaluate", str(folder)]) == 2
     assert re.match(r"--train-seed must .*\[-1, 0\]", capsys.readouterr().err)
+
+
+@pytest.mark.slow
+def test_seeds_that_do_not_fit_are_refused_with_a_number_that_does(tmp_path, monkeypatch):
+    config = small_config(num_envs=1024)
+    population = Population(config, 16)
+    population.compile()
+    room = most_bytes(population.stated_bytes() * 10 // 16)
+    monkeypatch.setattr(memory, "host_memory", lambda: (room, room))
+    says = r"16 seeds need .* at most about 9 seeds fit"
+    with pytest.raises(InvalidArgumentError, match=says):
+        train(config, tmp_path / "run", seeds=range(16))
+    assert not (tmp_path / "run").exists()
 
 
 RATE = "agent.learning_rate"
@@ -244,7 +259,6 @@ def _with_gamma(**options):
         (lambda: _of_two("lerning_rate"), "lerning_rate.*learning_rate"),
         (lambda: Population(_config(), 0), "num_slots must be an integer from 1"),
         (lambda: _of_two().first_state([1]), "seeds must be one for each of 2 slots"),
-        (lambda: _of_two().first_state([0.5, 1.7]), "seed must be an integer .*, but got 0.5"),
         (_with_gamma, "options must give values of gamma, but got {}"),
         (lambda: _with_gamma(gamma=[0.5, -1]), "gamma must be a number from 0 to 1"),
         (lambda: _with_gamma(gamma=[0.5]), "gamma must have 2 values"),

@@ -119,3 +119,12 @@ def test_a_later_interrupt_is_raised_and_a_sigterm_that_a_program_handles_stays_
 def test_a_thread_may_train_without_handling_signals():
     with ThreadPoolExecutor() as pool:
         assert not pool.submit(lambda: interrupt_noted().__enter__().is_set()).result()
+
+
+@pytest.mark.slow
+def test_a_script_for_tab_has_commands_and_options(tmp_path):
+    script = tmp_path / "myriad"
+    with pytest.raises(SystemExit) as end:
+        main(["--tyro-write-completion", "bash", str(script)])
+    assert not end.value.code
+    assert all(word in script.read_text() for word in ("evaluate", "--agent", "--eval-frequency"))

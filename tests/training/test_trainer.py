@@ -3,6 +3,8 @@
 import dataclasses
 import itertools
 import json
+import time
+import types
 import warnings
 
 import jax
@@ -15,6 +17,8 @@ from myriad.agents import list_agents, make_learner
 from myriad.engine.random import make_key
 from myriad.envs import list_envs
 from myriad.errors import InvalidArgumentError, ShortTrainingWarning
+from myriad.training import trainer
+from myriad.training.compiled import CompiledTraining
 from myriad.training.evaluation import Evaluation
 from myriad.training.loop import LearningLoop
 from myriad.training.trainer import warn_if_short
@@ -33,6 +37,38 @@ def test_a_training_is_the_same_bits_for_another_chunk_and_compiles_before_it_ru
     # Making a key compiles as well in a worker whose last module dropped its programs.
     programs = ["jit(_evaluate)", "jit(init)", "jit(run)"]
     assert sorted(name for name in compilations if name in programs) == programs
+
+
+@pytest.mark.parametrize(
+    ("fields", "sizes"),
+    [
+        # The device works on a call while the host reads the report of the one before, so a size
+        # is that of the call before last. An update takes 0.1 s.
+        ({"eval_frequency": 2048, "steps_per_env": 2048}, [1, 1, 2, 4, 8, 10, 10]),
+        ({"scan_chunk_size": 40}, [5, 3, 5, 3]),
+    ],
+)
+def test_a_call_takes_about_a_second_unless_a_chunk_is_given(fields, sizes, tmp_path, monkeypatch):
+    called, now = [], 0.0
+    run_window = CompiledTraining.run_window
+
+    def noted(self, state, done, boundary, on_report, *args):
+        last = done
+
+        def reported(report, update):
+            nonlocal last, now
+            called.append(update - last)
+            now += 0.1 * called[-1]
+            last = update
+            on_report(report, update)
+
+        return run_window(self, state, done, boundary, reported, *args)
+
+    monkeypatch.setattr(CompiledTraining, "run_window", noted)
+    clock = types.SimpleNamespace(perf_counter=lambda: now, monotonic=time.monotonic)
+    monkeypatch.setattr(trainer, "time", clock)
+    train_and_evaluate(small_config(**fields), tmp_path / "run", quiet=True)
+    assert called[: len(sizes)] == sizes
 
 
 @pytest.mark.slow
@@ -118,16 +154,27 @@ def refuses(agent, env):
     return kind is not None and not isinstance(space, kind)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("agent", "env"), list(itertools.product(list_agents(), list_envs())))
 def test_every_agent_acts_in_every_environment_or_says_why_not(env, agent):
-    """Nor needs JAX to add an axis. The laws of learners compile in every kind of space."""
-    made = make_env(env)
-    if refuses(agent, made):
+    if refuses(agent, make_env(env)):
         with pytest.raises(InvalidArgumentError, match=f"(?i){agent}"):
             create_config(env, agent)
-        return
-    create_config(env, agent)
+    else:
+        create_config(env, agent)
+
+
+def by_turns():
+    """Yield every environment with one of the agents that suit it."""
+    for place, env in enumerate(list_envs()):
+        suit = [agent for agent in list_agents() if not refuses(agent, make_env(env))]
+        yield suit[place % len(suit)], env
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("agent", "env"), list(by_turns()))
+def test_an_agent_needs_no_axis_that_jax_adds(agent, env):
+    """The laws of learners compile in every kind of space."""
+    made = make_env(env)
     learner = make_learner(agent, made, 8, **SMALL.get(agent, {}))
     loop, key = LearningLoop(made, learner, 8), jax.random.key(0)
     evaluation = Evaluation(made, learner, 2, max_steps=8)

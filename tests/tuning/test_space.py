@@ -50,7 +50,7 @@ def test_the_space_of_ppo_is_the_documented_one():
 
 
 @pytest.mark.slow
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 10_000))
 def test_what_a_trial_draws_is_a_configuration_and_is_found_again(seed):
     space = SearchSpace.load("ppo")

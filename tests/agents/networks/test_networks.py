@@ -48,7 +48,6 @@ def memory_of(leaf):
         ("ppo", "nature-cnn", OF_PICTURES),
         ("pqn", f"{OWN}:of_size", {}),
         ("dqn", "mlp", {f"agent.{name}_dtype": "float16" for name in ("param", "compute")}),
-        ("ppo", "cnn", {"agent.kernel_init": "lecun_normal"}),
         ("dqn", "mlp", {"agent.replay_memory": "host"}),
     ],
     ids=str,
@@ -73,18 +72,6 @@ def test_a_learner_trains_evaluates_and_resumes_with_a_network(tmp_path, agent, 
     states = (again.agent_state, load_agent(tmp_path / "whole", trust=True)[2].state)
     for state in states:
         assert jax.tree.map(memory_of, state) == jax.tree.map(memory_of, whole.agent_state)
-
-
-def test_a_network_has_hyperparameters_of_its_own_which_yours_replace():
-    env = make_env("snake")
-    agent = make_agent("ppo", env, network="cnn")
-    assert (agent.hidden_sizes, agent.activation) == ((128,), "relu")
-    assert not agent.normalize_observations
-    assert not agent.preserve_outputs
-    agent = make_agent("pqn", env, network="attention", hidden_sizes=(32,))
-    assert (agent.hidden_sizes, agent.activation) == ((32,), "gelu")
-    agent = make_agent("dqn", env)
-    assert (agent.network, agent.hidden_sizes, agent.activation) == ("mlp", (64, 64), "relu")
 
 
 def first_weights(kernel_init):
@@ -143,14 +130,6 @@ def test_a_critic_may_be_another_network_than_the_actor(agent, num_seen):
     options["network"] = f"{OWN}:of_role"
     found = kernels(make_agent(agent, make_env("pendulum"), **options))
     assert (found["actor"][0][1], found["critic"][0][1]) == (len("actor"), len("critic"))
-
-
-def test_a_critic_of_another_kind_has_that_kinds_sizes_and_none_of_the_actors_attention():
-    options = {"network": "attention", "attention": "reference", "critic_network": "cnn"}
-    learner = make_agent("ppo", make_env("snake"), **options)
-    assert (learner.hidden_sizes, learner.critic_hidden_sizes) == ((), (128,))
-    spec = NetworkSpec.of(learner, "critic")
-    assert (spec.name, spec.hidden_sizes, spec.attention) == ("cnn", (128,), "auto")
 
 
 @pytest.mark.parametrize("channels", [(), (3,)])
