@@ -36,6 +36,8 @@ from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.ranges import Integer, require_ranges
 from myriad.spaces import Box, Discrete, MultiDiscrete
 
+__all__ = ["BucketBrigade"]
+
 SAFE, BURNING, RUINED = range(3)
 REST, WORK = range(2)
 MODES = ("bernoulli", "continuous")

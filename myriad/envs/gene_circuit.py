@@ -19,6 +19,8 @@ from myriad.envs.environment import Finite, Positive, Steps
 from myriad.ranges import Integer, Number
 from myriad.spaces import Box, Discrete
 
+__all__ = ["GeneCircuit"]
+
 Target = Literal["constant", "sine"]
 # The parameters of the kinetics, and those of a sine.
 KINETIC = ("eta", "nu", "rate_h", "Kh", "nh", "rate_f", "Kf", "nf")

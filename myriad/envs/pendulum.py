@@ -13,6 +13,8 @@ from myriad.envs.environment import Finite, Limit, Positive, Steps
 from myriad.ranges import Integer
 from myriad.spaces import Box, Discrete
 
+__all__ = ["Pendulum"]
+
 # A full turn in two parts, so that products of the first with up to 2**15 turns are exact in
 # float32.
 _TURN_HIGH, _TURN_LOW = np.float32(6.28125), np.float32(2 * math.pi - 6.28125)

@@ -30,6 +30,8 @@ from myriad.errors import InvalidArgumentError
 from myriad.ranges import Integer, require_ranges
 from myriad.spaces import Box, Discrete
 
+__all__ = ["Snake"]
+
 Cells = tuple[jax.Array, ...]
 
 UP, RIGHT, DOWN, LEFT = range(4)

@@ -186,7 +186,7 @@ class Dense(nn.Module):
         if self.prepare is not None:
             kernel, bias = self.prepare(kernel), self.prepare(bias[None])[0]
         rows = inputs.reshape(-1, num_inputs).astype(self.precision.compute_dtype)
-        outputs = affine(rows, kernel, bias, self.precision)
+        outputs: Any = affine(rows, kernel, bias, self.precision)
         return outputs.reshape(*inputs.shape[:-1], self.num_outputs)
 
 
