@@ -20,13 +20,7 @@ from pathlib import Path
 from benchmarks.harness.process import ROOT, Supervised
 from benchmarks.harness.programs import machine
 from benchmarks.harness.registry import SuiteError, known
-from benchmarks.harness.results import (
-    CSV_FOLDER,
-    PLOTS_FOLDER,
-    commit,
-    make_folder,
-    samples_beside,
-)
+from benchmarks.harness.results import CSV_FOLDER, PLOTS_FOLDER, commit, make_folder, samples_beside
 from benchmarks.harness.tables import markdown
 from benchmarks.harness.worker import ChildError
 from benchmarks.harness.workloads import CARTPOLE, load

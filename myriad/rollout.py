@@ -26,13 +26,7 @@ from myriad.engine.memory import require_room_for, stated_bytes
 from myriad.engine.random import MIX2X32, Counter, is_key, make_key
 from myriad.engine.vector_math import vectorized
 from myriad.envs.environment import AnyEnvironment
-from myriad.envs.vector import (
-    MOST_SUMMED,
-    BatchState,
-    Transition,
-    VectorEnv,
-    float_parameters,
-)
+from myriad.envs.vector import MOST_SUMMED, BatchState, Transition, VectorEnv, float_parameters
 from myriad.errors import InvalidArgumentError, shown
 from myriad.ranges import INT64, Integer, Seed, checked, require
 

@@ -16,12 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from myriad.agents.agent import (
-    Environments,
-    Fraction,
-    State,
-    WidthsOrSame,
-)
+from myriad.agents.agent import Environments, Fraction, State, WidthsOrSame
 from myriad.agents.networks import NetworkSpec
 from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import RunningMoments, normalize_obs, update_moments

@@ -271,7 +271,12 @@ class DQN(ReplayLearner[DQNState]):
         num_envs = state.running_return.shape[0]
         ring = self.ring(num_envs)
         slots, batch, weights = self._drawn(jax.random.fold_in(key, _SAMPLE), state, ring)
-        batch = self._normalized(state, batch)
+        batch = dataclasses.replace(
+            batch,
+            obs=normalize_obs(state.obs_stats, batch.obs),
+            next_obs=normalize_obs(state.obs_stats, batch.next_obs),
+            reward=scale_rewards(state.return_stats, batch.reward),
+        )
         # The target network doesn't change within an update, so one product gives all values.
         target_values = self._network.values(state.target_params, batch.next_obs)
         batches = jax.tree.map(
@@ -435,15 +440,6 @@ class DQN(ReplayLearner[DQNState]):
             lambda leaf: leaf.reshape(self.gradient_accumulation, -1, *leaf.shape[1:]), rows
         )
         return jax.lax.map(of_part, parts).ravel()
-
-    def _normalized(self, state: DQNState, batch: Experience) -> Experience:
-        """Normalise transitions by the current moments."""
-        return dataclasses.replace(
-            batch,
-            obs=normalize_obs(state.obs_stats, batch.obs),
-            next_obs=normalize_obs(state.obs_stats, batch.next_obs),
-            reward=scale_rewards(state.return_stats, batch.reward),
-        )
 
     def _renewed(self, state: DQNState, params: jax.Array) -> jax.Array:
         # Before learning starts both networks are equal, so renewing changes nothing.

@@ -27,13 +27,7 @@ from myriad.agents.agent import (
     Weight,
     WidthsOrSame,
 )
-from myriad.agents.gradients import (
-    Learned,
-    annealed,
-    before_learning,
-    clip_by_norm,
-    gradient_step,
-)
+from myriad.agents.gradients import Learned, annealed, before_learning, clip_by_norm, gradient_step
 from myriad.agents.minibatches import (
     MANY_ENVS,
     gatherer,

@@ -25,19 +25,8 @@ from myriad.agents.agent import (
     Repetitions,
     Weight,
 )
-from myriad.agents.gradients import (
-    Learned,
-    annealed,
-    before_learning,
-    clip_by_norm,
-    gradient_step,
-)
-from myriad.agents.minibatches import (
-    MANY_ENVS,
-    gatherer,
-    repeat_epochs,
-    shapes_for_many,
-)
+from myriad.agents.gradients import Learned, annealed, before_learning, clip_by_norm, gradient_step
+from myriad.agents.minibatches import MANY_ENVS, gatherer, repeat_epochs, shapes_for_many
 from myriad.agents.networks.mlp import flatten
 from myriad.agents.normalization import RunningMoments, normalize_obs, scale_rewards, update_moments
 from myriad.agents.trajectory import RolloutLearner, Trajectory

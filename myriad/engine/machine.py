@@ -26,11 +26,7 @@ from myriad.errors import (
     InvalidArgumentError,
     UnknownNameError,
 )
-from myriad.host import (
-    cpu_name,
-    has_512_bit_vectors,
-    usable_cores,
-)
+from myriad.host import cpu_name, has_512_bit_vectors, usable_cores
 from myriad.ranges import Integer, checked
 
 # These values suit the rollout's chunk, which is a loop over steps of elementwise work on arrays
@@ -147,7 +143,11 @@ def configure(
     launch = Launch.read({}) if distributed is True else distributed or None
     # All processes need the same number, whatever their hosts have.
     wanted = cpu_devices or (1 if launch is not None else None)
-    present = _present_devices(flags)
+    # It is -1 if not set. On import, JAX reads JAX_NUM_CPU_DEVICES into it.
+    present = getattr(jax.config, _DEVICE_COUNT)
+    if present < 0:
+        by_flag = re.search(rf"\b{_DEVICE_COUNT_FLAG}=(\d+)", flags)
+        present = int(by_flag[1]) if by_flag else None
     devices = present or wanted or usable_cores()
     if present is None or _DEVICE_COUNT in _applied:
         devices = wanted or devices
@@ -195,16 +195,6 @@ def _missing(options: Mapping[str, str], unwanted: Sequence[str], flags: str) ->
     if not has_512_bit_vectors():
         cannot.add(_FLAG)
     return {name: value for name, value in options.items() if name not in cannot}
-
-
-def _present_devices(flags: str) -> int | None:
-    """Return the number of CPU devices that is set, or None."""
-    # It is -1 if not set. On import, JAX reads JAX_NUM_CPU_DEVICES into it.
-    configured = getattr(jax.config, _DEVICE_COUNT)
-    by_flag = re.search(rf"\b{_DEVICE_COUNT_FLAG}=(\d+)", flags)
-    if configured >= 0:
-        return configured
-    return int(by_flag[1]) if by_flag else None
 
 
 def _known_options(names: Iterable[str]) -> list[str]:

@@ -79,14 +79,6 @@ def most_bytes(programs: int) -> int:
     return programs + programs // 25 + _BESIDE_PROGRAMS
 
 
-def stated_bytes_within(room: int) -> int:
-    """Return the bytes that programs may state if their process is to fit into `room` bytes.
-
-    The inverse of `most_bytes`.
-    """
-    return max(0, (room - _BESIDE_PROGRAMS) * 25 // 26)
-
-
 def readable_bytes(num_bytes: int) -> str:
     """Return a number of bytes in MiB, GiB or TiB."""
     for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30)):
@@ -112,7 +104,8 @@ def require_room(
     room = available_bytes() if room is None else room
     needed = most_bytes(stated)
     if needed > room:
-        fitting = remedy(int(_MARGIN * stated_bytes_within(room)))
+        may_state = max(0, (room - _BESIDE_PROGRAMS) * 25 // 26)  # the inverse of `most_bytes`
+        fitting = remedy(int(_MARGIN * may_state))
         raise InvalidArgumentError(
             f"{subject} need {readable_bytes(needed)} of memory, "
             f"and {readable_bytes(max(0, room))} are free; {fitting}."

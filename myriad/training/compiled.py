@@ -22,12 +22,7 @@ from myriad.agents.controller import ControllerLearner
 from myriad.engine.devices import arrays_by_name, bytes_of
 from myriad.engine.fusion import output_fusion
 from myriad.engine.machine import resolve_platform
-from myriad.engine.memory import (
-    available_bytes,
-    require_room,
-    require_room_for,
-    stated_bytes,
-)
+from myriad.engine.memory import available_bytes, require_room, require_room_for, stated_bytes
 from myriad.engine.random import Counter, make_key
 from myriad.envs.vector import as_float32
 from myriad.errors import InvalidArgumentError

@@ -20,17 +20,7 @@ from pydantic import Field
 
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.presets import Preset, load_preset
-from myriad.ranges import (
-    HOST,
-    INT64,
-    SEED_LIST,
-    Integer,
-    Number,
-    Seed,
-    checked,
-    ranges_of,
-    require,
-)
+from myriad.ranges import HOST, INT64, SEED_LIST, Integer, Number, Seed, checked, ranges_of, require
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,13 +18,7 @@ from myriad.engine.devices import put_everywhere, shard_map
 from myriad.engine.fusion import output_fusion
 from myriad.engine.random import Counter, make_key
 from myriad.envs import Environment
-from myriad.envs.vector import (
-    MOST_SUMMED,
-    BatchState,
-    Transition,
-    VectorEnv,
-    float_parameters,
-)
+from myriad.envs.vector import MOST_SUMMED, BatchState, Transition, VectorEnv, float_parameters
 from myriad.envs.wrappers import PrivilegedObservation
 from myriad.errors import InvalidArgumentError
 from myriad.ranges import ranges_of

@@ -16,14 +16,7 @@ from myriad.agents.agent import row_of, without_schedules
 from myriad.engine.devices import bytes_of, numbers_of, require_alive, shard_map
 from myriad.engine.fusion import output_fusion
 from myriad.engine.machine import resolve_platform
-from myriad.engine.random import (
-    MIX2X32,
-    Counter,
-    holds_keys,
-    make_key,
-    seed_key,
-    words_of_seed,
-)
+from myriad.engine.random import MIX2X32, Counter, holds_keys, make_key, seed_key, words_of_seed
 from myriad.errors import InvalidArgumentError
 from myriad.ranges import INT32, Integer, checked, ranges_of
 from myriad.training.compiled import CompiledTraining, Traced, Tree

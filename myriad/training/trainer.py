@@ -34,13 +34,7 @@ from myriad.training.compiled import CompiledTraining, compile_within_memory, sh
 from myriad.training.config import TrainingConfig, names_of_code
 from myriad.training.loop import PARTS, Report, whole
 from myriad.training.results import History, Timings, TrainingResults
-from myriad.training.run_folder import (
-    RunFolder,
-    evaluation_row,
-    lines_of,
-    rows_of,
-    training_of,
-)
+from myriad.training.run_folder import RunFolder, evaluation_row, lines_of, rows_of, training_of
 from myriad.training.start import Start
 from myriad.xla import default_dtype, matmul_precision
 

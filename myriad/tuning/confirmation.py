@@ -20,14 +20,7 @@ from optuna.trial import FrozenTrial
 from myriad.agents.agent import Learner
 from myriad.spaces import Box, Discrete
 from myriad.training.evaluation import Evaluation, key_alone
-from myriad.tuning.objective import (
-    CONFIDENCE,
-    NUM_EPISODES,
-    Programs,
-    Score,
-    Training,
-    take_first,
-)
+from myriad.tuning.objective import CONFIDENCE, NUM_EPISODES, Programs, Score, Training, take_first
 from myriad.tuning.study import best_trials
 
 # The distance between the seeds of the trials, of the confirmation and of the validation.

@@ -18,13 +18,7 @@ from gymnax.environments import spaces as gymnax_spaces
 from gymnax.utils import load_mnist
 
 from myriad import Rollout, make_agent, make_env, make_key
-from myriad.adapters import (
-    from_gymnax,
-    to_gymnasium,
-    to_gymnasium_vector,
-    to_gymnax,
-    to_sb3,
-)
+from myriad.adapters import from_gymnax, to_gymnasium, to_gymnasium_vector, to_gymnax, to_sb3
 from myriad.envs.cartpole import CartPoleState
 from myriad.errors import MyriadError
 from tests.adapters.rollouts import SHORT, assert_rolls_out_and_compiles_once

@@ -7,10 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myriad.agents.normalization import (
-    RunningMoments,
-    discounted_return,
-)
+from myriad.agents.normalization import RunningMoments, discounted_return
 
 
 @pytest.mark.slow

@@ -14,10 +14,7 @@ from scipy import stats
 from myriad import make_env, make_key
 from myriad.agents import minibatches
 from myriad.agents.gradients import annealed
-from myriad.agents.minibatches import (
-    draw_permutation,
-    mean_over_blocks,
-)
+from myriad.agents.minibatches import draw_permutation, mean_over_blocks
 from myriad.agents.policies import CategoricalPolicy, GaussianPolicy, TanhGaussianPolicy
 from myriad.agents.ppo import PPO
 from myriad.agents.trajectory import act_and_step

@@ -10,15 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from myriad import (
-    Rollout,
-    check_env,
-    create_config,
-    evaluate,
-    make_agent,
-    make_env,
-    make_key,
-)
+from myriad import Rollout, check_env, create_config, evaluate, make_agent, make_env, make_key
 from myriad.adapters.adapter import Adapter, Built, results
 from myriad.agents import make_learner
 from myriad.envs.cartpole import CartPole, CartPoleParams

@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 
 from examples.published_environments import InvalidActions
-from myriad import (
-    Rollout,
-    check_env,
-    create_config,
-    make_agent,
-    make_env,
-    train_and_evaluate,
-)
+from myriad import Rollout, check_env, create_config, make_agent, make_env, train_and_evaluate
 from myriad.envs.cartpole import CartPole, CartPoleParams
 from myriad.envs.vector import VectorEnv
 from myriad.envs.wrappers import (

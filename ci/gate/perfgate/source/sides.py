@@ -21,12 +21,7 @@ from pathlib import Path, PurePosixPath
 from perfgate.errors import UsageError
 from perfgate.source.asv_config import SuiteConfig, read_config
 from perfgate.source.changes import changed_code, changed_python, nothing_matters
-from perfgate.source.environments import (
-    build_environment,
-    not_followed,
-    python_version,
-    why_built,
-)
+from perfgate.source.environments import build_environment, not_followed, python_version, why_built
 from perfgate.source.git import WORKING_TREE, commit_of, git, list_files, merge_base, submodules
 from perfgate.source.layout import (
     generated_modules,
