@@ -19,6 +19,8 @@ from myriad.adapters import NO_BOUND, finite_bounds
 from myriad.engine.random import make_key, make_keys
 from myriad.envs.environment import Environment
 from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.ranges import INT64
+from myriad.registry import is_integer
 from myriad.spaces import Box, Discrete, MultiDiscrete, Space
 
 RENDER_FPS = 30
@@ -73,7 +75,7 @@ class AsGymnasium(gymnasium.Env[Any, Any], EzPickle):
             key, _ = self._state
         else:
             seed = int(self.np_random.integers(2**32)) if seed is None else seed
-            key = make_key(seed)
+            key = make_key(within_64_bits(seed))
         self._state, obs = self._reset(key)
         return as_observation(self.observation_space, obs), {}
 
@@ -268,16 +270,17 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any], EzPickle):
     def _keys(self, seed: int | Sequence[int | None] | None) -> jax.Array:
         """Return the key of each sub-environment's next reset, `[N]`."""
         if isinstance(seed, int | np.integer):
-            return make_keys(int(seed) + i for i in range(self.num_envs))
+            return make_keys(within_64_bits(int(seed) + i) for i in range(self.num_envs))
         seeds = [None] * self.num_envs if seed is None else seed
         if not isinstance(seeds, Sequence | np.ndarray) or len(seeds) != self.num_envs:
             rule = f"must hold {self.num_envs} integers or None"
             raise InvalidArgumentError("seed", rule, seed)
         if self._states is None:
             drawn = self.np_random.integers(2**32, size=self.num_envs)
-            return make_keys(d if s is None else s for s, d in zip(seeds, drawn, strict=True))
+            seeds = [d if s is None else s for s, d in zip(seeds, drawn, strict=True)]
+            return make_keys(map(within_64_bits, seeds))
         given = np.array([each is not None for each in seeds])
-        keys = make_keys(0 if each is None else each for each in seeds)
+        keys = make_keys(0 if each is None else within_64_bits(each) for each in seeds)
         return jnp.where(given, keys, self._states[0])
 
 
@@ -290,6 +293,13 @@ def refuse_options(options: dict[str, Any] | None, known: Collection[str] = ()) 
     for name in options or ():
         if name not in known:
             raise InvalidArgumentError("options", f"must be {' or '.join(known) or 'empty'}", name)
+
+
+def within_64_bits(seed: Any) -> Any:
+    """Return a seed that `make_key` takes. Gymnasium's may have any number of bits."""
+    if not is_integer(seed) or seed <= INT64:
+        return seed  # `make_key` refuses what is no integer
+    return int(np.random.SeedSequence(int(seed)).generate_state(1, np.uint64)[0]) >> 1
 
 
 def reset_env(env: Environment, key: jax.Array) -> tuple[KeyedState, jax.Array]:

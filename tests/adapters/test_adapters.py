@@ -78,7 +78,7 @@ def test_every_bit_of_a_seed_counts_and_fixes_the_episodes_that_follow():
     twice = [each.reset(seed=1)[0].tobytes() for each in (one, other)]
     twice += [each.reset()[0].tobytes() for each in (one, other)]
     assert twice[0] == twice[1] != twice[2] == twice[3]
-    seeds = [2**32, 0, 2**63 - 1]
+    seeds = [2**32, 0, 2**63, 2**64, 2**200]
     each = [one.reset(seed=seed)[0].tobytes() for seed in seeds]
     assert len(set(each)) == len(seeds)
     together, _ = to_gymnasium_vector(env, len(seeds)).reset(seed=seeds)
@@ -188,7 +188,6 @@ INSTALL = r"needs {}.*pip install 'myriad-rl\[{}\]'".format
         (step_beyond_the_end, "sub-environment 0 has ended; reset it"),
         (lambda env: to_gymnasium_vector(env, 0), "num_envs must be .* but got 0"),
         (lambda env: to_gymnasium_vector(env, 2).reset(seed=[1]), "seed must hold 2 integers"),
-        (lambda env: to_gymnasium(env).reset(seed=2**63), "seed must be .* but got 92233720368547"),
         (lambda env: reset_by(to_gymnasium_vector(env, 2), reset_mask=[True]), "2 booleans"),
         (lambda env: reset_by(to_gymnasium_vector(env, 2), low=0.1), "must be reset_mask, but got"),
         (lambda _: act("cartpole-control", 0.5), r"action must be integers of shape \(\), but got"),
