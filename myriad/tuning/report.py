@@ -22,12 +22,12 @@ from optuna import visualization
 from optuna.importance import PedAnovaImportanceEvaluator
 from optuna.trial import FrozenTrial, TrialState
 
-from myriad.errors import without_passwords
 from myriad.files import replacing, write_errors_explained
 from myriad.training.config import TrainingConfig
 from myriad.tuning.campaign import TuneResult
 from myriad.tuning.objective import Score
 from myriad.tuning.settings import GROWS, TuneSettings
+from myriad.tuning.storage import shown_storage
 from myriad.tuning.study import FAILURE, best_trials, retried
 
 __all__ = ["write_report"]
@@ -155,7 +155,7 @@ def to_json(result: TuneResult) -> str:
             for field in dataclasses.fields(settings)
             if field.name not in _UNSHOWN
         },
-        "storage": without_passwords(settings.storage or "memory"),
+        "storage": shown_storage(settings.storage),
         "best": None if best is None else _trial(best) | {"fields": result.fields},
         "command": None if best is None else train_command(best_config(result)),
         "confirmation": result.confirmation,
@@ -258,7 +258,7 @@ def summary(result: TuneResult) -> str:
     elif result.ended_by and settings.storage is not None:
         lines.append(
             f"interrupted; go on with the same command and --study-name {settings.study_name} "
-            f"--storage {without_passwords(settings.storage)} "
+            f"--storage {shown_storage(settings.storage)} "
             f"--n-trials {max(0, settings.n_trials - result.num_ended)}"
         )
     return "\n".join(lines)

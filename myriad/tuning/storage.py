@@ -29,6 +29,11 @@ HEARTBEAT_S, _GRACE_S = 10, 60
 MOST_RETRIES = 3
 
 
+def shown_storage(storage: str | None) -> str:
+    """Return a storage as you may give it again: without its password and options."""
+    return re.sub(r"(://[^:/@]*):.*@", r"\1@", (storage or "memory").partition("?")[0])
+
+
 def open_storage(storage: str | None) -> "BaseStorage":
     """Connect to a `--storage`, and make missing files, folders and tables.
 

@@ -14,7 +14,7 @@ from scipy import stats
 from myriad import make_env, make_key
 from myriad.agents import minibatches
 from myriad.agents.gradients import annealed
-from myriad.agents.minibatches import draw_permutation, mean_over_blocks
+from myriad.agents.minibatches import BLOCK_ROWS, draw_permutation, mean_over_blocks
 from myriad.agents.policies import CategoricalPolicy, GaussianPolicy, TanhGaussianPolicy
 from myriad.agents.ppo import PPO
 from myriad.agents.trajectory import act_and_step
@@ -174,6 +174,14 @@ def test_permutations_hold_every_index_once_and_leave_no_order(size):
     # Of 2**26 rows a single word would leave six random bits: rows in 64 runs, each in order.
     ascents = np.count_nonzero(np.diff(drawn[0]) > 0)
     assert size < 100 or abs(ascents - size / 2) < 5 * math.sqrt(size / 12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_rows", [2 * BLOCK_ROWS, 3 * 521])
+def test_the_mean_over_blocks_is_that_of_all_rows(num_rows):
+    rows = jax.random.normal(jax.random.key(0), (num_rows, 3))
+    of_blocks = mean_over_blocks(lambda block: block.mean(0), rows)
+    np.testing.assert_allclose(of_blocks, rows.mean(0), atol=1e-6)
 
 
 def test_parts_take_a_sixteenth_of_the_memory(monkeypatch):
