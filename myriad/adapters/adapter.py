@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import jax
 import jax.numpy as jnp
 
+from myriad.envs.environment import Changeable
 from myriad.errors import InvalidArgumentError, MyriadError, UnknownNameError
 from myriad.ranges import ranges_of, require_ranges
 from myriad.registry import check_overrides
@@ -32,7 +33,7 @@ class Built(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Adapter:
+class Adapter(Changeable):
     """An environment of another library, without its auto-reset, since the rollout does that.
 
     Two adapters with equal fields are equal, so that both share one compiled program.

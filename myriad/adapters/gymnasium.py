@@ -272,8 +272,12 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any], EzPickle):
         if isinstance(seed, int | np.integer):
             return make_keys(within_64_bits(int(seed) + i) for i in range(self.num_envs))
         seeds = [None] * self.num_envs if seed is None else seed
-        if not isinstance(seeds, Sequence | np.ndarray) or len(seeds) != self.num_envs:
-            rule = f"must hold {self.num_envs} integers or None"
+        if (
+            not isinstance(seeds, Sequence | np.ndarray)
+            or len(seeds) != self.num_envs
+            or not all(each is None or (is_integer(each) and each >= 0) for each in seeds)
+        ):
+            rule = f"must hold {self.num_envs} integers of at least 0 or None"
             raise InvalidArgumentError("seed", rule, seed)
         if self._states is None:
             drawn = self.np_random.integers(2**32, size=self.num_envs)
@@ -295,10 +299,10 @@ def refuse_options(options: dict[str, Any] | None, known: Collection[str] = ()) 
             raise InvalidArgumentError("options", f"must be {' or '.join(known) or 'empty'}", name)
 
 
-def within_64_bits(seed: Any) -> Any:
+def within_64_bits(seed: int | np.integer) -> int:
     """Return a seed that `make_key` takes. Gymnasium's may have any number of bits."""
-    if not is_integer(seed) or seed <= INT64:
-        return seed  # `make_key` refuses what is no integer
+    if seed <= INT64:
+        return int(seed)
     return int(np.random.SeedSequence(int(seed)).generate_state(1, np.uint64)[0]) >> 1
 
 

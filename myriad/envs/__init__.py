@@ -5,7 +5,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from myriad.envs.environment import AnyEnvironment, Environment
+from myriad.envs.environment import AnyEnvironment, Changeable, Environment
 from myriad.errors import InvalidArgumentError
 from myriad.ranges import checked, ranges_of, require_ranges
 from myriad.registry import Registry, check_overrides, refuse_unused
@@ -80,7 +80,7 @@ def _changed(env: Any, name: str, overrides: Mapping[str, Any]) -> Any:
         size = rest.pop("reset_pool")
         env = _changed(env, name, rest)
         return ResetPool(env, size) if size != 0 else env
-    if hasattr(env, "changed"):  # as adapters of other libraries have
+    if isinstance(env, Changeable):
         return env.changed(**overrides)
     # The class itself has already checked its own fields.
     known = dict.fromkeys(own) | params | dict.fromkeys(ranges_of(env.default_params))

@@ -62,3 +62,11 @@ class Environment(Protocol[State, Params]):
 AnyEnvironment = Annotated[
     Environment, Like("an environment, as make_env builds it", "default_params", "reset", "step")
 ]
+
+
+class Changeable:
+    """The base of environments that make themselves anew, as those of other libraries do."""
+
+    def changed(self, **overrides: Any) -> Any:
+        """Return the environment with other fields or options."""
+        raise NotImplementedError

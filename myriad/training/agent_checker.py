@@ -14,6 +14,7 @@ from myriad.adapters import make_env
 from myriad.agents import make_learner
 from myriad.envs.checker import (
     Finding,
+    at,
     fixed_key,
     kind_of,
     numbers,
@@ -77,6 +78,12 @@ def check_agent(agent: str, env: str | AnyEnvironment = "cartpole", **options: A
 def _shapes(loop: LearningLoop) -> Iterator[Finding]:
     learner: Any = loop.learner
     state = traced("init", loop.init, fixed_key())
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state.agent):
+        if leaf.weak_type:
+            yield AgentWarning(
+                f"state{at(path)} of init is of a weak type, so that an update would compile "
+                f"twice: make it jnp.{leaf.dtype}(...)."
+            )
     result = traced("update", functools.partial(_update, loop), state)
     if not (isinstance(result, tuple) and len(result) == 3):
         yield f"update must return (state, batch_state, metrics), but returns {kind_of(result)}."
@@ -112,9 +119,12 @@ def _keys(loop: LearningLoop) -> Iterable[Finding]:
     learner: Any = loop.learner
     key = jax.random.key(0)
     state = jax.eval_shape(loop.init, key)
+
+    def update(key: jax.Array, agent: Any, batch_state: Any) -> Any:
+        return learner.update(key, agent, batch_state, loop)
+
     act = functools.partial(learner.act, greedy=False)
     trace_with_keys("init", lambda key: learner.init(key, loop.num_envs), key)
-    update = lambda *args: learner.update(*args, loop)  # noqa: E731
     trace_with_keys("update", update, key, state.agent, state.batch_state)
     trace_with_keys("act", act, state.agent, key, state.batch_state.obs)
     return ()

@@ -1,6 +1,7 @@
 """The results of a training, as `train_and_evaluate` and `resume` return them."""
 
 import dataclasses
+import math
 import statistics
 import tomllib
 from collections.abc import Mapping
@@ -100,6 +101,9 @@ class TrainingResults:
 
     def __repr__(self) -> str:
         config, timings = self.config, self.timings
+        rate = "nothing was left to train"
+        if not math.isnan(timings.steps_per_s):
+            rate = f"{timings.steps_per_s:,.0f}"
         steps = config.num_envs * self.training[-1]["update"] * config.learner.steps_per_update
         best = significant(max(row["return"] for row in self.evaluations))
         many = "seeds" if config.grid is None else "trainings"
@@ -107,7 +111,7 @@ class TrainingResults:
             "stopped at": self.stopped,
             "final return": self._final_return(),
             "evaluations": f"{len(self.evaluations)}, the best with a return of {best}",
-            "steps/s": f"{timings.steps_per_s:,.0f}",
+            "steps/s": rate,
             "seconds": f"{timings.total_s:.2f}: compiling {timings.compile_s:.2f}, training "
             f"{timings.train_s:.2f}, evaluating {timings.evaluate_s:.2f}",
             "run folder": str(self.run_folder),

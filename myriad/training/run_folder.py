@@ -303,25 +303,21 @@ class Checkpoints:
         Raises:
             InvalidArgumentError: the checkpoint is damaged.
         """
-        import orbax.checkpoint as ocp
-
         path = self.folder / str(num_updates)
         if (damage := _damage(path)) is not None:
             go_on = "remove it to go on from the one before, or train anew in another folder"
             raise InvalidArgumentError(f"checkpoint {path} is damaged: {damage}; {go_on}.")
-        with _unreported(), ocp.StandardCheckpointer() as checkpointer:
-            held: Any = checkpointer.metadata(path).item_metadata
-        return held
+        return _held(path)
 
     def best(self, num_updates: int, *, required: bool = True) -> dict[str, np.ndarray]:
-        """Return what the best agent had learned, by name.
+        """Return what the best agent had learned, by name. `kinds` finds damage.
 
         Raises:
-            InvalidArgumentError: the checkpoint is damaged, or holds none, but one is required.
+            InvalidArgumentError: it is required, but the checkpoint holds none.
         """
-        names = [name for name in self.kinds(num_updates) if name.startswith(_BEST)]
+        path = self.folder / str(num_updates)
+        names = [name for name in _held(path) if name.startswith(_BEST)]
         if required and not names:
-            path = self.folder / str(num_updates)
             raise InvalidArgumentError(
                 "best",
                 f"must be left out, since checkpoint {path} is from before the first evaluation, "
@@ -481,6 +477,14 @@ def _unreported() -> Iterator[None]:
         yield
     finally:
         log.setLevel(level)
+
+
+def _held(path: Path) -> Mapping[str, Any]:
+    import orbax.checkpoint as ocp
+
+    with _unreported(), ocp.StandardCheckpointer() as checkpointer:
+        held: Any = checkpointer.metadata(path).item_metadata
+    return held
 
 
 def _damage(path: Path) -> str | None:

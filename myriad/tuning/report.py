@@ -255,7 +255,7 @@ def summary(result: TuneResult) -> str:
         lines += [f"{count} failed: {why}" for why, count in Counter(failures).most_common(1)]
     if result.ended_by and settings.storage is None:
         lines.append("interrupted; the study was in memory: name a --storage to be able to go on")
-    elif result.ended_by and settings.storage is not None:
+    elif result.ended_by:
         lines.append(
             f"interrupted; go on with the same command and --study-name {settings.study_name} "
             f"--storage {shown_storage(settings.storage)} "
@@ -284,6 +284,8 @@ def _best_lines(result: TuneResult, best: FrozenTrial) -> list[str]:
     if result.validation is not None:
         count = len(result.validation.by_seed)
         lines.append(f"validated: return {_interval(result.validation)} over {count} seeds")
+    elif settings.validate and not result.ended_by:
+        lines.append("not validated: it failed on one of the seeds")
     if result.ensemble is not None:
         together = result.ensemble
         lines.append(
@@ -291,6 +293,8 @@ def _best_lines(result: TuneResult, best: FrozenTrial) -> list[str]:
             f"{', '.join(map(str, together.trials))}; trial {together.trials[0]} alone "
             f"{together.alone[0].value:.5g}"
         )
+    elif settings.ensemble and not result.ended_by:
+        lines.append("no ensemble: fewer than two of the best could be trained again")
     width = max(map(len, result.fields), default=0)
     lines += [f"  {name.ljust(width)}  {value}" for name, value in result.fields.items()]
     return [*lines, train_command(best_config(result))]

@@ -30,7 +30,12 @@ MOST_RETRIES = 3
 
 
 def shown_storage(storage: str | None) -> str:
-    """Return a storage as you may give it again: without its password and options."""
+    """Return a storage as you may give it again: without its password and options.
+
+    Example:
+        >>> shown_storage("postgresql://me:secret@host/studies")
+        'postgresql://me@host/studies'
+    """
     return re.sub(r"(://[^:/@]*):.*@", r"\1@", (storage or "memory").partition("?")[0])
 
 

@@ -188,6 +188,7 @@ INSTALL = r"needs {}.*pip install 'myriad-rl\[{}\]'".format
         (step_beyond_the_end, "sub-environment 0 has ended; reset it"),
         (lambda env: to_gymnasium_vector(env, 0), "num_envs must be .* but got 0"),
         (lambda env: to_gymnasium_vector(env, 2).reset(seed=[1]), "seed must hold 2 integers"),
+        (lambda env: to_gymnasium_vector(env, 2).reset(seed=[1, -1]), "integers of at least 0"),
         (lambda env: reset_by(to_gymnasium_vector(env, 2), reset_mask=[True]), "2 booleans"),
         (lambda env: reset_by(to_gymnasium_vector(env, 2), low=0.1), "must be reset_mask, but got"),
         (lambda _: act("cartpole-control", 0.5), r"action must be integers of shape \(\), but got"),

@@ -84,6 +84,9 @@ def test_what_trains_all_the_same_is_a_warning():
         check_agent("faulty")
     with pytest.raises(UnknownNameError, match="did you mean 'faulty'"):
         check_agent("fauty")
+    changed(init=lambda self, key, num_envs: {"updates": jnp.asarray(0.0)})
+    with pytest.warns(AgentWarning, match="state.updates of init is of a weak type"):
+        check_agent("faulty")
 
 
 @pytest.mark.slow

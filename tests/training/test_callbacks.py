@@ -15,7 +15,7 @@ from myriad import create_config, make_env, resume, train_and_evaluate
 from myriad.cli import main
 from myriad.envs.vector import require_changeable
 from myriad.errors import InvalidArgumentError
-from myriad.training.callbacks import PHASES, Callback, Run
+from myriad.training.callbacks import PHASES, Callback, Run, built_in
 from myriad.training.callbacks.built_in import Progress
 from tests.bits import assert_same_bits
 from tests.compilations import count_compilations
@@ -241,6 +241,35 @@ class Terminal(io.StringIO):
 def progress_of(folder, num_updates, steps):
     """Return the progress of a run that begins, and the run."""
     return Progress(), Run(create_config("cartpole", "ppo"), folder, [None], num_updates, steps, id)
+
+
+def test_without_a_terminal_a_first_line_and_one_every_half_minute_say_how_far_it_is(
+    tmp_path, monkeypatch, capsys
+):
+    clock = iter([10.0, 12.0, 41.9, 42.0, 72.0])
+    monkeypatch.setattr(built_in.time, "monotonic", lambda: next(clock))
+    shown, run = progress_of(tmp_path, 20, 500)
+    run.update = 1  # resumed: an earlier process made these steps
+    shown.on_start(run)
+    run.steps_per_s = 100.0
+    for run.update in (2, 4, 6):
+        shown.on_update(run)
+    run.update, run.new_rows = 8, [{"eval_return": 195.5}]
+    shown.on_evaluation(run)
+    assert capsys.readouterr().err.splitlines() == [
+        "1,000 of 10,000 steps, 100/s, return -, 36 s left",
+        "3,000 of 10,000 steps, 100/s, return -, 90 s left",
+        "4,000 of 10,000 steps, 100/s, return 195.5, 106 s left",
+    ]
+
+
+def test_progress_means_the_newest_return_of_every_seed_also_of_one_that_has_ended(tmp_path):
+    shown, run = progress_of(tmp_path, 20, 500)
+    run.rows = [{"seed": seed, "eval_return": 100.0} for seed in (1, 2)]
+    shown.on_start(run)
+    run.new_rows = [{"seed": 2, "eval_return": 200.0}]
+    shown.on_evaluation(run)
+    assert shown._score == "150"
 
 
 @pytest.mark.parametrize("columns", [40, 200])

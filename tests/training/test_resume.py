@@ -56,7 +56,7 @@ def test_a_killed_run_goes_on_from_its_checkpoint_and_a_finished_one_is_as_it_wa
     run = shutil.copytree(whole.run_folder, tmp_path / "run")
     finished = resume(run, quiet=True)
     assert_same_run(finished, whole)
-    assert "steps/s        nan" in repr(finished)
+    assert "steps/s        nothing was left to train" in repr(finished)
     # A kill leaves rows later than the checkpoint, and a part of one.
     shutil.rmtree(run / "checkpoints" / "32")
     with (run / "metrics.jsonl").open("a") as file:

@@ -359,7 +359,7 @@ def test_a_reader_takes_the_next_checkpoint_if_the_training_removes_its_own(tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", [change_a_bit, Path.unlink, "{}"])
+@pytest.mark.parametrize("damage", [change_a_bit, Path.unlink, "null", "{}", '{"/cdbt": ""}'])
 def test_any_damaged_file_is_named_in_a_sentence(damage, tmp_path):
     """A string is what the file of checksums says instead."""
     saved, damaged = Checkpoints(tmp_path / "saved"), tmp_path / "damaged"

@@ -17,11 +17,11 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy import text
 
-from myriad.errors import InvalidArgumentError, without_passwords
+from myriad.errors import InvalidArgumentError
 from myriad.tuning import study as study_module
 from myriad.tuning import tune
 from myriad.tuning.settings import TuneSettings
-from myriad.tuning.storage import disconnect, open_storage
+from myriad.tuning.storage import disconnect, open_storage, shown_storage
 from myriad.tuning.study import BEST_CONFIRMED, open_study, retried
 from tests.child_processes import until
 from tests.tuning import small_space
@@ -286,4 +286,4 @@ def test_a_wrong_password_is_shown_nowhere(postgresql):
     said = "".join(traceback.format_exception(caught.value))
     assert "wrong/word" not in said
     assert "wrong%2Fword" not in said
-    assert "hush" not in repr(settings(postgresql)) + without_passwords(postgresql)
+    assert "hush" not in repr(settings(postgresql)) + shown_storage(postgresql)

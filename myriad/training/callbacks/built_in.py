@@ -129,12 +129,14 @@ class Progress(Callback):
     def __init__(self):
         self._bar: Any = None
         self._task: Any = None
+        # The newest return of each training, by its seed. One that has ended keeps its last.
+        self._returns: dict[int | None, float] = {}
         self._score = "-"
         self._monitored = ""
 
     def on_start(self, run: Run) -> None:
         """Count the time from now, after the steps of an earlier process."""
-        self._note(run)
+        self._note(run, run.rows)
         self._first_steps = run.steps
         self._begun_at, self._said_at = time.monotonic(), -math.inf
         if sys.stderr is None or not sys.stderr.isatty():
@@ -179,7 +181,7 @@ class Progress(Callback):
             )
 
     def on_evaluation(self, run: Run) -> None:
-        self._note(run)
+        self._note(run, run.new_rows)
         self.on_update(run)
 
     def on_end(self, run: Run) -> None:
@@ -188,7 +190,7 @@ class Progress(Callback):
             self._bar.columns = self._bar.columns[:-1]
             self._bar.stop()
 
-    def _note(self, run: Run) -> None:
+    def _note(self, run: Run, rows: Sequence[dict[str, Any]]) -> None:
         """Remember the mean of the newest returns, and what the monitor says."""
         if row := run.monitor:
             shown = [f"{name} {row[f'{name}_share']:.0%}" for name in ("train", "evaluate")]
@@ -197,8 +199,9 @@ class Progress(Callback):
             if (held := row["device_memory_bytes"]) is not None:
                 shown.append(f"{held / 2**20:,.0f} MiB")
             self._monitored = ", ".join(shown)
-        if run.new_rows:
-            self._score = significant(statistics.fmean(x["eval_return"] for x in run.new_rows))
+        self._returns |= {training_of(row): row["eval_return"] for row in rows}
+        if self._returns:
+            self._score = significant(statistics.fmean(self._returns.values()))
 
 
 class Profile(Callback):
@@ -287,8 +290,7 @@ def _now(run: Run) -> dict[str, float]:
 def _utilisation(index: int) -> float | None:
     """Return the share of the last moments in which a kernel ran on a GPU, if NVML says it.
 
-    NVML sees all GPUs, while `CUDA_VISIBLE_DEVICES` may hide or reorder them. If it names them by
-    UUID, the share is unknown.
+    NVML sees all GPUs, while `CUDA_VISIBLE_DEVICES` may hide or reorder them by number or UUID.
 
     Args:
         index: the number of the GPU in this process.
@@ -299,6 +301,9 @@ def _utilisation(index: int) -> float | None:
         import pynvml as nvml  # pyright: ignore[reportMissingImports]
 
         nvml.nvmlInit()
-        handle = nvml.nvmlDeviceGetHandleByIndex(int(name))
+        if name.isdecimal():
+            handle = nvml.nvmlDeviceGetHandleByIndex(int(name))
+        else:
+            handle = nvml.nvmlDeviceGetHandleByUUID(name)
         return nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
     return None
